@@ -1,0 +1,43 @@
+"""The pieces of work that are timed: the same settings for every library; no library is imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Work:
+    """One training task: `warm` steps untimed, then `steps` timed."""
+
+    algo: str
+    env: str
+    num_envs: int
+    warm: int
+    steps: int
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+WORKS = {
+    "ppo-cartpole": Work(
+        "ppo",
+        "CartPole-v1",
+        8,
+        2048,
+        40_960,
+        {
+            "n_steps": 32,
+            "batch_size": 256,
+            "n_epochs": 20,
+            "gae_lambda": 0.8,
+            "gamma": 0.98,
+            "ent_coef": 0.0,
+            "learning_rate": 1e-3,
+            "clip_range": 0.2,
+        },
+    ),
+    "ppo-halfcheetah": Work(
+        "ppo", "HalfCheetah-v5", 1, 2048, 10_240, {"n_steps": 2048, "batch_size": 64, "n_epochs": 10}
+    ),
+    "a2c-cartpole": Work("a2c", "CartPole-v1", 8, 2000, 40_000, {"n_steps": 5, "learning_rate": 7e-4}),
+}

@@ -1,0 +1,63 @@
+"""Deep reinforcement learning on PyTorch and Gymnasium.
+
+Fast on the machine you have, reproducible to the bit, and able to say why a run goes wrong.
+Names are loaded when they are first used, so that `import steadyrl` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from steadyrl._version import __version__
+
+if TYPE_CHECKING:
+    from steadyrl.configs.schedules import LinearSchedule
+    from steadyrl.envs.vector import make_vec
+    from steadyrl.errors import RunFailedError, SteadyRLError, UserError
+    from steadyrl.training.agents import A2C, PPO, evaluate, load
+    from steadyrl.training.displays import make_display
+    from steadyrl.training.run import Run, train
+
+_HOME = {
+    "A2C": "training.agents",
+    "PPO": "training.agents",
+    "LinearSchedule": "configs.schedules",
+    "Run": "training.run",
+    "RunFailedError": "errors",
+    "SteadyRLError": "errors",
+    "UserError": "errors",
+    "evaluate": "training.agents",
+    "load": "training.agents",
+    "make_display": "training.displays",
+    "make_vec": "envs.vector",
+    "train": "training.run",
+}
+
+__all__ = [
+    "A2C",
+    "PPO",
+    "LinearSchedule",
+    "Run",
+    "RunFailedError",
+    "SteadyRLError",
+    "UserError",
+    "__version__",
+    "evaluate",
+    "load",
+    "make_display",
+    "make_vec",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'steadyrl' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"steadyrl.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,118 @@
+"""`steadyrl info`: versions and hardware, as a report of a problem needs them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from steadyrl._version import __version__
+from steadyrl.cli.flags import flags_of, take_apart, values
+from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.session import Session, print_json
+
+_PACKAGES = ("numpy", "torch", "gymnasium", "safetensors", "rich", "tensorboardX", "psutil", "cloudpickle")
+_EXTRAS = {"box2d": "Box2D", "mujoco": "mujoco", "video": "av"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoOptions:
+    """What `steadyrl info` takes."""
+
+    json: bool = False
+    """One JSON document on stdout."""
+
+
+def run(args: list[str], session: Session) -> int:
+    """Prints versions and hardware."""
+    flags = flags_of(InfoOptions, "flags")
+    parser = build(
+        "steadyrl info",
+        usage="steadyrl info [flags]",
+        description="Shows versions and hardware.",
+        example="  steadyrl info --json",
+        positionals={},
+        flags=flags,
+    )
+    if wants_help(args):
+        print(parser.format_help().rstrip())
+        return 0
+    words = take_apart(args, flags, {})
+    check(parser, words)
+    values(words, flags)
+    document = collect()
+    if session.json:
+        print_json(document)
+    else:
+        print("\n".join(f"{title:<16}{text}" for title, text in _rows(document)))
+    return 0
+
+
+def collect() -> dict[str, Any]:
+    """Versions, hardware, threads, extras; memory in bytes."""
+    import psutil
+    import torch
+
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return {
+        "steadyrl": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "cpu": {
+            "model": _cpu_model(),
+            "cores": psutil.cpu_count(logical=False),
+            "threads": psutil.cpu_count(),
+            "usable": len(os.sched_getaffinity(0)) if sys.platform == "linux" else psutil.cpu_count(),
+            "capability": torch.backends.cpu.get_cpu_capability(),
+        },
+        "memory_bytes": psutil.virtual_memory().total,
+        "gpus": gpus,
+        "torch_threads": torch.get_num_threads(),
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
+        "native_kernels": {"available": False, "reason": "not built in this version"},
+        "extras": {extra: _installed(module) for extra, module in _EXTRAS.items()},
+    }
+
+
+def _rows(document: dict[str, Any]) -> list[tuple[str, str]]:
+    cpu = document["cpu"]
+    missing = [name for name, there in document["extras"].items() if not there]
+    return [
+        ("steadyrl", document["steadyrl"]),
+        ("Python", document["python"]),
+        ("platform", document["platform"]),
+        *((name, version or "not installed") for name, version in document["packages"].items()),
+        ("CPU", f"{cpu['model']}, {cpu['usable']} of {cpu['threads']} threads usable, {cpu['capability']}"),
+        ("memory", f"{document['memory_bytes'] / 2**30:.1f} GiB"),
+        ("GPU", ", ".join(document["gpus"]) or "none that torch can use"),
+        ("torch threads", f"{document['torch_threads']} (OMP_NUM_THREADS {document['omp_num_threads'] or 'unset'})"),
+        ("native kernels", f"no ({document['native_kernels']['reason']})"),
+        ("extras", ", ".join(name for name, there in document["extras"].items() if there) or "none"),
+        *([("to add", " ".join(f"pip install 'steadyrl[{name}]'" for name in missing))] if missing else []),
+    ]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _installed(module: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,101 @@
+"""`steadyrl presets [ALGO] [ENV]`: tuned settings and where they come from."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from steadyrl.cli.flags import flags_of, shown, take_apart, values
+from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.session import Session, print_json
+from steadyrl.config import Preset, check_algo, encode, presets
+from steadyrl.configs import CONFIGS
+from steadyrl.errors import UserError, nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetsOptions:
+    """What `steadyrl presets` takes."""
+
+    json: bool = False
+    """One JSON document on stdout."""
+
+
+def run(args: list[str], session: Session) -> int:
+    """Prints the presets that the words ask for."""
+    flags = flags_of(PresetsOptions, "flags")
+    parser = build(
+        "steadyrl presets",
+        usage="steadyrl presets [ALGO] [ENV] [flags]",
+        description="Lists tuned settings per algorithm and environment; `train` takes them by itself.",
+        example="  steadyrl presets ppo\n  steadyrl presets ppo CartPole-v1 --json",
+        positionals={"ALGO": "only this algorithm", "ENV": "only this environment"},
+        flags=flags,
+    )
+    if wants_help(args):
+        print(parser.format_help().rstrip())
+        return 0
+    words = take_apart(args, flags, {})
+    chosen = _choose(check(parser, words))
+    values(words, flags)
+    if session.json:
+        print_json({"presets": [_document(algo, preset) for algo, preset in chosen]})
+    else:
+        print("\n".join(_lines(chosen)))
+    return 0
+
+
+def _choose(asked: list[str]) -> list[tuple[str, Preset]]:
+    """The presets of the algorithm and environment asked for, either of which may be left out."""
+    algos, env = list(CONFIGS), None
+    if asked and (asked[0].lower() in CONFIGS or len(asked) == 2):
+        algos, asked = [check_algo(asked[0])], asked[1:]
+    if asked:
+        env = asked[0]
+    chosen = [(algo, preset) for algo in algos for preset in presets(algo).values() if env in (None, preset.name)]
+    if not chosen:
+        known = {name for algo in algos for name in presets(algo)}
+        raise UserError(
+            f"There is no preset for {env}.",
+            remedy=f"{nearest(str(env), known | set(algos))} `steadyrl presets` lists them all.".strip(),
+            code="unknown-preset",
+        )
+    return chosen
+
+
+def _document(algo: str, preset: Preset) -> dict[str, Any]:
+    return {
+        "algo": algo,
+        "env": preset.name,
+        "total_timesteps": preset.total_timesteps,
+        "source": preset.source,
+        "hyperparameters": encode(preset.values),
+    }
+
+
+def _lines(chosen: list[tuple[str, Preset]]) -> list[str]:
+    lines: list[str] = []
+    for algo, preset in chosen:
+        total = "" if preset.total_timesteps is None else f"{preset.total_timesteps:,} steps"
+        settings = " ".join(f"{name}={shown_setting(value)}" for name, value in preset.values.items())
+        lines.append(f"{algo:<5}{preset.name:<26}{total:>16}")
+        for text in (settings, f"source: {preset.source}"):
+            lines += textwrap.wrap(
+                text,
+                78,
+                initial_indent="     ",
+                subsequent_indent="     ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return lines
+
+
+def shown_setting(value: Any) -> str:
+    """A value of a preset's file as one would type it; schedules as `start..end`."""
+    if isinstance(value, dict) and {"start", "end"} <= set(value):
+        return f"{value['start']:g}..{value['end']:g}"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{shown_setting(item)}" for key, item in value.items()) + "}"
+    return shown(tuple(value) if isinstance(value, list) else value)

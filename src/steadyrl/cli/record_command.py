@@ -1,0 +1,130 @@
+"""`steadyrl record RUN`: an mp4 of the policy."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadyrl.cli.flags import flags_of, take_apart, values
+from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.runs import find_run
+from steadyrl.cli.session import Session, print_json
+from steadyrl.configs.validate import at_least_one, not_negative
+from steadyrl.errors import UserError
+
+if TYPE_CHECKING:
+    from steadyrl.training.agent import Agent
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+    """What `steadyrl record` takes."""
+
+    checkpoint: str = "final"
+    """Which agent of the run: final, best, or a step."""
+    seed: int = 0
+    """Seed of the first episode; each further one has the next."""
+    episodes: int = 1
+    """Episodes, one file each."""
+    max_steps: int | None = None
+    """Ends an episode after this many steps."""
+    output: Path | None = None
+    """The file; left out, one in the run's folder videos."""
+    json: bool = False
+    """One JSON document on stdout."""
+
+    def __post_init__(self) -> None:
+        at_least_one(self, "episodes")
+        not_negative(self, "seed")
+        if self.max_steps is not None:
+            at_least_one(self, "max_steps")
+        if self.output is not None and self.output.suffix.lower() != ".mp4":
+            raise UserError(
+                f"The output {self.output} is no mp4 file.", remedy="Let its name end in .mp4.", code="bad-value"
+            )
+
+
+def run(args: list[str], session: Session) -> int:
+    """Records the episodes and says where they are."""
+    flags = flags_of(RecordOptions, "flags")
+    parser = build(
+        "steadyrl record",
+        usage="steadyrl record RUN [flags]",
+        description="Records the deterministic policy of a run as mp4.",
+        example="  steadyrl record latest --checkpoint best -o best.mp4",
+        positionals={"RUN": "a run folder, a folder of runs (its newest), or latest"},
+        flags=flags,
+    )
+    if wants_help(args):
+        print(parser.format_help().rstrip())
+        return 0
+    words = take_apart(args, flags, {})
+    positionals = check(parser, words)
+    options = RecordOptions(**values(words, flags))
+    path = find_run(positionals[0] if positionals else None, "record")
+    _require_video()
+    # pygame draws into memory here, and without this it complains on stderr about a desktop that is not there.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    agent = _agent(path, options.checkpoint)
+    recordings = [_record(agent, options, seed, _target(path, options, seed)) for seed in _seeds(options)]
+    if session.json:
+        print_json({"run": str(path), "checkpoint": options.checkpoint, "recordings": recordings})
+        return 0
+    for row in recordings:
+        session.say(f"{row['path']}  (return {row['return']:.1f}, {row['length']} steps, seed {row['seed']})")
+    return 0
+
+
+def _agent(run_dir: Path, checkpoint: str) -> Agent:
+    from steadyrl.training.run import Run
+
+    return Run.open(run_dir).load_agent(checkpoint)
+
+
+def _record(agent: Agent, options: RecordOptions, seed: int, path: Path) -> dict[str, Any]:
+    """One episode into `path`; what the JSON document says of it."""
+    from steadyrl.training.video import record_episode
+
+    factory = agent.env_factory
+    if factory is None:
+        raise UserError(
+            "The environment of this run cannot be made again, so it cannot be filmed.",
+            remedy="Train with an environment id or file.py:ClassName.",
+            code="no-env",
+        )
+    recording = record_episode(
+        lambda obs: agent.predict(obs, deterministic=True)[0],
+        lambda: factory(render_mode="rgb_array"),
+        path,
+        seed=seed,
+        max_steps=options.max_steps,
+    )
+    return {"path": str(path), "return": recording.return_, "length": recording.length, "seed": seed}
+
+
+def _seeds(options: RecordOptions) -> range:
+    return range(options.seed, options.seed + options.episodes)
+
+
+def _target(run_dir: Path, options: RecordOptions, seed: int) -> Path:
+    if options.output is None:
+        return run_dir / "videos" / f"{options.checkpoint}-seed{seed}.mp4"
+    return options.output.with_stem(f"{options.output.stem}-seed{seed}") if options.episodes > 1 else options.output
+
+
+def _require_video() -> None:
+    """Before seconds go into torch: is the extra there?
+
+    Raises:
+        UserError: It is not; names the exact command.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("av") is None:
+        raise UserError(
+            "Recording needs PyAV, which is not installed.",
+            remedy="Install it: pip install 'steadyrl[video]'.",
+            code="missing-extra",
+        )

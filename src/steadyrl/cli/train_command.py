@@ -1,0 +1,259 @@
+"""`steadyrl train ALGO ENV`: one run into a run folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from steadyrl.cli.flags import Flag, flags_of, shown, take_apart, values
+from steadyrl.cli.parser import Parser, build, check, wants_help
+from steadyrl.cli.session import Session, print_json
+from steadyrl.config import check_algo, preset_for
+from steadyrl.configs import CONFIGS
+from steadyrl.configs.run import RunSettings
+from steadyrl.errors import SteadyRLError, UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steadyrl.training.events import Listener, Notice
+    from steadyrl.training.plan import Plan
+    from steadyrl.training.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """What `steadyrl train` takes beside the settings of the run and the hyperparameters."""
+
+    total_timesteps: int | None = None
+    """Environment steps, exactly; left out, the preset's total, or 1000000 without a preset."""
+    preset: str = "auto"
+    """Tuned settings: auto takes those of this environment if there are any, none takes none, an id that one's."""
+    display: Literal["auto", "live", "plain", "json", "none"] = "auto"
+    """How progress is shown; auto is live in a terminal and plain elsewhere."""
+    quiet: bool = False
+    """No progress, only where the run is and how it ended."""
+    json: bool = False
+    """One JSON document on stdout at the end; everything else goes to stderr."""
+
+
+ALIASES = {"env-id": "env", "exp-name": "name", "n-envs": "num-envs"}
+EXIT_STATUS = {"finished": 0, "stopped": 0, "interrupted": 130, "preempted": 143, "failed": 3}
+_SIGUSR1 = 138
+
+_GROUPS = {
+    "total_timesteps": "run",
+    "preset": "run",
+    "env": "environment",
+    "vec": "environment",
+    "env_kwargs": "environment",
+    "max_episode_steps": "environment",
+    "seed": "seeds",
+    "env_seed": "seeds",
+    "algo_seed": "seeds",
+    "eval_seed": "seeds",
+    "eval_freq": "evaluation",
+    "eval_episodes": "evaluation",
+    "capture_video": "evaluation",
+    "display": "output",
+    "quiet": "output",
+    "json": "output",
+}
+_ORDER = ("run", "environment", "seeds", "evaluation", "output")
+
+
+def run(args: list[str], session: Session) -> int:
+    """Trains, says where everything is, and returns the exit status of how the run ended."""
+    if wants_help(args):
+        print(_help(args))
+        return 0
+    algo, env, values_by_field, options = parse(args)
+    from steadyrl.training.plan import prepare
+
+    plan = prepare(algo, env, values_by_field, preset=options.preset, total_timesteps=options.total_timesteps)
+    session.run_dir = plan.run_dir
+    session.say(_announcement(plan))
+    execute = _import_torch(plan)
+    listeners = _listeners(options, session)
+    said = set(plan.setup.notices)
+    finished = execute(plan, listeners, lambda notice: None if notice in said else session.say(notice.message))
+    summary = finished.summary()
+    session.say(closing(finished, summary))
+    if session.json:
+        print_json(summary)
+    return _status(summary)
+
+
+def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
+    """Algorithm, environment, the settings and hyperparameters that were typed, options of the command.
+
+    Raises:
+        UserError: A word, flag or value that does not fit.
+    """
+    shared = _shared_flags()
+    hyper = {algo: _hyper_flags(algo) for algo in CONFIGS}
+    named = [algo for algo in CONFIGS if algo in (arg.lower() for arg in args)] or list(CONFIGS)
+    # Other algorithms' flags come last: they are known, so that the error can say whose they are.
+    ordered = named + [algo for algo in CONFIGS if algo not in named]
+    table = {flag.name: flag for algo in reversed(ordered) for flag in [*hyper[algo], *shared]}
+    words = take_apart(args, table.values(), ALIASES)
+    positionals = check(_parser(None, None), words._replace(texts={}))
+    if not positionals:
+        raise UserError(
+            "`steadyrl train` needs an algorithm and an environment.",
+            remedy="For example: steadyrl train ppo CartPole-v1.",
+            code="usage",
+        )
+    algo = check_algo(positionals[0])
+    _refuse_foreign(algo, words.texts, {flag.name for flag in [*hyper[algo], *shared]}, hyper)
+    given = values(words, [*hyper[algo], *shared])
+    options = {name: given.pop(name) for name in TrainOptions.__dataclass_fields__ if name in given}
+    env = positionals[1] if len(positionals) > 1 else given.get("env")
+    given.pop("env", None)
+    if env is None:
+        raise UserError(
+            f"`steadyrl train {algo}` needs an environment.",
+            remedy=f"For example: steadyrl train {algo} CartPole-v1.",
+            code="usage",
+        )
+    return algo, env, given, TrainOptions(**options)
+
+
+def closing(run: Run, summary: dict[str, Any]) -> str:
+    """The last lines for people: how it ended, the score, where everything is, what to type next."""
+    steps, seconds, fps = summary["total_timesteps"], summary["wall_s"], summary["fps"]
+    lines = [
+        f"{str(summary['status']).capitalize()}: {steps:,} steps in {seconds:.1f} s ({fps:,.0f} steps per second)."
+    ]
+    if summary["eval"]:
+        # A run that ended early is not evaluated once more: the number is an earlier agent's.
+        whose = "Evaluation of the final agent" if summary["status"] == "finished" else "Last evaluation before that"
+        lines.append(f"{whose}: {score(summary['eval'])}.")
+    places = {"Run folder": str(run.path), **_agents(run.path), "Curve": _curve(run.path)}
+    places["TensorBoard"] = f"tensorboard --logdir {run.path}"
+    places["Go on with"] = f"steadyrl eval {run.path}"
+    lines += [f"{title:<12} {text}" for title, text in places.items()]
+    lines.append(f"{'':<12} steadyrl record {run.path}")
+    return "\n".join(lines)
+
+
+def _agents(run_dir: Path) -> dict[str, str]:
+    """Where the saved agents are; a run that ended early may have none."""
+    from steadyrl.training.checkpoint import find_checkpoint
+
+    found = {}
+    for title, which in (("Saved agent", "final"), ("Best agent", "best")):
+        with contextlib.suppress(UserError):
+            found[title] = str(find_checkpoint(run_dir / "checkpoints", which))
+    return found
+
+
+def _curve(run_dir: Path) -> str:
+    """Draws the learning curve; a picture that cannot be written does not spoil a run that went well."""
+    from steadyrl.training.curve import write_curve
+
+    try:
+        return f"{write_curve(run_dir)} (numbers: metrics.jsonl, evals.jsonl)"
+    except SteadyRLError as error:
+        return f"not drawn: {error.message} The numbers are in metrics.jsonl."
+
+
+def score(result: Any) -> str:
+    """`mean +- std (95% interval low..high, n episodes)`."""
+    low, high = result["ci95"]
+    interval = "" if low is None or high is None else f"95% interval {low:.1f}..{high:.1f}, "
+    return f"{result['mean']:.1f} +- {result['std']:.1f} ({interval}{result['episodes']} episodes)"
+
+
+def _shared_flags() -> list[Flag]:
+    flags = flags_of(TrainOptions, "run", _GROUPS) + flags_of(RunSettings, "run", _GROUPS)
+    return sorted(flags, key=lambda flag: _ORDER.index(flag.group))
+
+
+def _hyper_flags(algo: str) -> list[Flag]:
+    return flags_of(CONFIGS[algo], f"{algo} hyperparameters")
+
+
+def _refuse_foreign(algo: str, used: dict[str, list[str]], own: set[str], hyper: dict[str, list[Flag]]) -> None:
+    for name in used:
+        if name not in own:
+            owners = " and ".join(other for other, flags in hyper.items() if name in {flag.name for flag in flags})
+            raise UserError(
+                f"--{name} is a flag of {owners}, not of {algo}.",
+                remedy=f"Leave it out; `steadyrl train {algo} --help` lists the flags of {algo}.",
+                code="unknown-flag",
+            )
+
+
+def _help(args: list[str]) -> str:
+    words = [arg for arg in args if not arg.startswith("-")]
+    algo = next((word.lower() for word in words if word.lower() in CONFIGS), None)
+    env = next((word for word in words if algo and preset_for(algo, word)), None)
+    return _parser(algo, env).format_help().rstrip()
+
+
+def _parser(algo: str | None, env: str | None) -> Parser:
+    preset = preset_for(algo, env) if algo else None
+    notes = {name: f"preset {_shown_preset(value)}" for name, value in preset.values.items()} if preset else {}
+    if preset and preset.total_timesteps:
+        notes["total_timesteps"] = f"preset {preset.total_timesteps}"
+    hint = f"Algorithms: {', '.join(CONFIGS)}; `steadyrl train {next(iter(CONFIGS))} --help` lists its flags."
+    return build(
+        "steadyrl train",
+        usage=f"steadyrl train {algo or 'ALGO'} {env or 'ENV'} [flags]",
+        description="Trains one agent into a run folder." + ("" if algo else "\n" + hint),
+        example=f"  steadyrl train {algo or 'ppo'} {env or 'CartPole-v1'} --seed 1 --total-timesteps 100000",
+        positionals={"ALGO": f"{', '.join(CONFIGS)}", "ENV": "a Gymnasium id, package.module:Id-v0 or file.py:Class"},
+        flags=_shared_flags() + (_hyper_flags(algo) if algo else []),
+        notes=notes,
+    )
+
+
+def _shown_preset(value: Any) -> str:
+    if isinstance(value, dict) and {"start", "end"} <= set(value):
+        return f"{value['start']:g} to {value['end']:g}"
+    return shown(tuple(value) if isinstance(value, list) else value)
+
+
+def _announcement(plan: Plan) -> str:
+    resolved, settings = plan.setup.resolved, plan.setup.settings
+    changed = [name for name, source in resolved.sources.items() if source == "explicit" and name != "total_timesteps"]
+    origin = f"preset {resolved.preset}" if resolved.preset else "no preset, the defaults"
+    lines = [
+        f"Run folder: {plan.run_dir}",
+        f"{resolved.algo} on {settings.env}, {resolved.total_timesteps:,} steps, seed {settings.seed}.",
+        f"Settings: {origin}" + (f"; set by you: {', '.join(changed)}." if changed else "."),
+    ]
+    if resolved.preset:
+        lines.append(f"  source: {resolved.preset_source}")
+    # The preset has its line already.
+    lines += [notice.message for notice in plan.setup.notices if notice.code != "preset"]
+    return "\n".join(lines)
+
+
+def _import_torch(plan: Plan) -> Callable[[Plan, Sequence[Listener], Callable[[Notice], None]], Run]:
+    """What executes the plan. The import takes seconds; a run that it stops must not look as if it were running."""
+    try:
+        from steadyrl.training.run import execute
+    except BaseException as error:
+        plan.folder.finish("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+        raise
+    return execute
+
+
+def _listeners(options: TrainOptions, session: Session) -> list[Listener]:
+    """The display: on stderr, as stdout is for results; events as JSON lines are a result unless `--json` is."""
+    import sys
+
+    from steadyrl.training.displays import make_display
+
+    kind = "none" if options.quiet else options.display
+    return [make_display(kind, sys.stdout if kind == "json" and not session.json else sys.stderr)]
+
+
+def _status(summary: dict[str, Any]) -> int:
+    if summary["status"] == "preempted" and summary.get("signal") == "SIGUSR1":
+        return _SIGUSR1
+    return EXIT_STATUS[summary["status"]]

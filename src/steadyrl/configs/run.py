@@ -1,0 +1,57 @@
+"""Settings of a run that belong to no algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from steadyrl.configs.validate import at_least_one, not_negative
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What `steadyrl train` and `srl.train` take besides the algorithm's hyperparameters."""
+
+    env: str
+    """Environment: a Gymnasium id, package.module:Id-v0, or path/to/file.py:ClassName."""
+    seed: int = 0
+    """Root seed of the run."""
+    env_seed: int | None = None
+    """Fixes what the training environments draw, apart from the root seed."""
+    algo_seed: int | None = None
+    """Fixes initial weights, action noise and minibatches, apart from the root seed."""
+    eval_seed: int = 0
+    """Seed of the evaluation episodes; the same for every training seed."""
+    vec: Literal["auto", "sync", "async", "native"] = "auto"
+    """How environments are stepped; auto is sync."""
+    device: str = "auto"
+    """Where networks run: auto, cpu, cuda or cuda:1; auto is the CPU for small networks."""
+    threads: int = 1
+    """Threads of torch; part of what decides the bits of a run."""
+    eval_freq: int | None = None
+    """Environment steps between two evaluations; None is a tenth of the run, 0 is never."""
+    eval_episodes: int = 10
+    """Episodes of an evaluation."""
+    checkpoint_freq: int | None = None
+    """Environment steps between two checkpoints; None is a tenth of the run, 0 is never."""
+    capture_video: bool = False
+    """An mp4 of one episode is made at each evaluation."""
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the environment, as K=V."""
+    max_episode_steps: int | None = None
+    """Truncates episodes after this many steps instead of the environment's own limit."""
+    run_dir: Path | None = None
+    """The run folder; None makes one below runs/."""
+    name: str | None = None
+    """A tag at the end of the run folder's name."""
+
+    def __post_init__(self) -> None:
+        not_negative(self, "seed", "eval_seed")
+        at_least_one(self, "threads", "eval_episodes")
+        for optional in ("env_seed", "algo_seed", "eval_freq", "checkpoint_freq"):
+            if getattr(self, optional) is not None:
+                not_negative(self, optional)
+        if self.max_episode_steps is not None:
+            at_least_one(self, "max_episode_steps")

@@ -1,0 +1,156 @@
+"""What an on-policy algorithm has seen since its last update: `[T, N]`, allocated once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from steadyrl.data.targets import gae, next_values
+from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
+
+TensorTree = dict[str, Tensor]
+
+
+class RolloutBatch(NamedTuple):
+    """Valid transitions, flat: [B, ...]."""
+
+    obs: TensorTree
+    actions: Tensor  # the stored form of the distribution
+    log_probs: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+    def take(self, index: Tensor) -> RolloutBatch:
+        """The transitions at these positions, [len(index), ...]."""
+        obs = {path: leaf[index] for path, leaf in self.obs.items()}
+        return self._with(obs, [part[index] for part in self._flat()])
+
+    def to(self, device: torch.device) -> RolloutBatch:
+        """The same transitions on this device."""
+        obs = {path: leaf.to(device) for path, leaf in self.obs.items()}
+        return self._with(obs, [part.to(device) for part in self._flat()])
+
+    def _flat(self) -> tuple[Tensor, ...]:
+        return (self.actions, self.log_probs, self.values, self.advantages, self.returns)
+
+    @staticmethod
+    def _with(obs: TensorTree, flat: list[Tensor]) -> RolloutBatch:
+        actions, log_probs, values, advantages, returns = flat
+        return RolloutBatch(obs, actions, log_probs, values, advantages, returns)
+
+
+class Rollout:
+    """Transitions of N environments over at most T steps.
+
+    Observations and actions are kept as the policy saw and made them (normalised, unclipped), so that their
+    log-probability can be computed again.
+
+    Args:
+        n_steps: T.
+        num_envs: N.
+        obs_spec: Leaves of the observation.
+        action_spec: Actions of the policy.
+    """
+
+    def __init__(self, n_steps: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> None:
+        shape = (n_steps, num_envs)
+        width = () if action_spec.kind == "discrete" else (action_spec.size,)
+        self.obs = {path: torch.from_numpy(leaf) for path, leaf in obs_spec.zeros(*shape).items()}
+        self.actions = torch.from_numpy(np.zeros((*shape, *width), dtype=action_spec.stored_dtype))
+        self.log_probs = torch.zeros(shape)
+        self.values = torch.zeros(shape)
+        self.final_values = torch.zeros(shape)
+        self.rewards = torch.zeros(shape)
+        self.terminated = torch.zeros(shape, dtype=torch.bool)
+        self.truncated = torch.zeros(shape, dtype=torch.bool)
+        self.valid = torch.zeros(shape, dtype=torch.bool)
+        self.n_steps = n_steps
+        self.length = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether T steps are in."""
+        return self.length == self.n_steps
+
+    def add(
+        self,
+        obs: ObsTree,
+        actions: Tensor,
+        log_probs: Tensor,
+        values: Tensor,
+        rewards: npt.NDArray[np.float32],
+        terminated: npt.NDArray[np.bool_],
+        truncated: npt.NDArray[np.bool_],
+        valid: npt.NDArray[np.bool_],
+    ) -> None:
+        """Store one vector step, each argument [N, ...]."""
+        t = self.length
+        for path, leaf in obs.items():
+            self.obs[path][t] = torch.from_numpy(leaf)
+        self.actions[t] = actions
+        self.log_probs[t] = log_probs
+        self.values[t] = values
+        self.rewards[t] = torch.from_numpy(rewards)
+        self.terminated[t] = torch.from_numpy(terminated)
+        self.truncated[t] = torch.from_numpy(truncated)
+        self.valid[t] = torch.from_numpy(valid)
+        self.length = t + 1
+
+    def set_final_values(self, rows: npt.NDArray[np.bool_], values: Tensor) -> None:
+        """V of the true final observation of the newest step, for the environments in `rows`, [rows.sum()]."""
+        self.final_values[self.length - 1][torch.from_numpy(rows)] = values
+
+    def batch(self, last_values: Tensor, gamma: float, gae_lambda: float) -> RolloutBatch:
+        """All valid transitions with their advantages and returns, flat in the order of time.
+
+        Args:
+            last_values: V of the observations after the newest step, [N].
+            gamma: Discount factor.
+            gae_lambda: Trace decay.
+        """
+        used = slice(0, self.length)
+        values, truncated, terminated = self.values[used], self.truncated[used], self.terminated[used]
+        successors = next_values(values, last_values, self.final_values[used], truncated)
+        advantages, returns = gae(
+            self.rewards[used],
+            values,
+            successors,
+            terminated,
+            terminated | truncated,
+            self.valid[used],
+            gamma,
+            gae_lambda,
+        )
+        index = self.valid[used].flatten().nonzero().squeeze(1)
+        whole = RolloutBatch(
+            {path: leaf[used].flatten(0, 1) for path, leaf in self.obs.items()},
+            self.actions[used].flatten(0, 1),
+            self.log_probs[used].flatten(),
+            values.flatten(),
+            advantages.flatten(),
+            returns.flatten(),
+        )
+        return whole if len(index) == len(whole.log_probs) else whole.take(index)
+
+    def clear(self) -> None:
+        """Forget everything, keep the room."""
+        self.length = 0
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The steps in it, as tensors [length, N, ...]."""
+        return {name: tensor[: self.length].clone() for name, tensor in self._tensors().items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.length = state["rewards"].shape[0]
+        for name, tensor in self._tensors().items():
+            tensor[: self.length] = state[name]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        names = ("actions", "log_probs", "values", "final_values", "rewards", "terminated", "truncated", "valid")
+        return {name: getattr(self, name) for name in names} | {f"obs/{path}": leaf for path, leaf in self.obs.items()}

@@ -1,0 +1,113 @@
+"""The three autoreset modes of Gymnasium's vector environments, each read into the same terms.
+
+| mode | at the step that ends an episode | after it |
+|---|---|---|
+| NEXT_STEP | the observation is the true last one | one made-up row: action ignored, reset observation, reward 0 |
+| SAME_STEP | the observation is the reset one, the true last one is in `infos["final_obs"]` | goes on |
+| DISABLED | the observation is the true last one | the caller resets |
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+from steadyrl.errors import RunFailedError, UserError
+from steadyrl.spaces import ObsSpec, ObsTree
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
+    """The mode that a vector environment declares.
+
+    Where it declares none that is NEXT_STEP, Gymnasium's default, with a warning.
+
+    Raises:
+        UserError: it declares something else.
+    """
+    base = env.unwrapped
+    # Up to Gymnasium 1.1 these two write their mode into the metadata of the environment's class, which others share.
+    both = isinstance(base, SyncVectorEnv | AsyncVectorEnv)
+    found = base.autoreset_mode if both else (env.metadata or {}).get("autoreset_mode")
+    if isinstance(found, AutoresetMode):
+        return found
+    if found is None:
+        warnings.warn(
+            f"{type(env.unwrapped).__name__} does not declare metadata['autoreset_mode']: taken as NEXT_STEP, "
+            "so the row after an episode's end is dropped. "
+            "Declare gymnasium.vector.AutoresetMode there if it resets in the same step.",
+            stacklevel=3,
+        )
+        return AutoresetMode.NEXT_STEP
+    for mode in AutoresetMode:
+        if found in (mode.value, mode.name):
+            return mode
+    raise UserError(
+        f"metadata['autoreset_mode'] of {type(env.unwrapped).__name__} is {found!r}.",
+        remedy="It has to be a gymnasium.vector.AutoresetMode.",
+        code="autoreset-mode",
+    )
+
+
+def resets_twice(env: VectorEnv[Any, Any, Any]) -> bool:
+    """Whether an explicit reset leaves a finished environment's automatic one pending.
+
+    So it is in Gymnasium's AsyncVectorEnv without shared memory in NEXT_STEP mode (seen in 1.4.0): its worker forgets
+    the pending reset only on the branch for shared memory.
+    """
+    base = env.unwrapped
+    return (
+        isinstance(base, AsyncVectorEnv) and not base.shared_memory and base.autoreset_mode is AutoresetMode.NEXT_STEP
+    )
+
+
+def final_observations(
+    infos: dict[str, Any], rows: npt.NDArray[np.intp], spec: ObsSpec, space: gym.Space[Any]
+) -> ObsTree:
+    """The true last observations of these rows in SAME_STEP mode, as stored leaves [len(rows), ...].
+
+    `final_obs` is an object array [N] with None where nothing ended, or holds all rows densely (for a Dict, under each
+    key).
+
+    Raises:
+        RunFailedError: the environment does not tell one of them.
+    """
+    told = infos.get("final_obs")
+    if isinstance(told, dict):
+        return spec.store({key: np.asarray(part)[rows] for key, part in told.items()}, batch=True)
+    if (
+        told is not None
+        and not (isinstance(told, np.ndarray) and told.dtype == object)
+        and not isinstance(told, list | tuple)
+    ):
+        return spec.store(np.asarray(told)[rows], batch=True)
+    each = [None if told is None else told[i] for i in rows]
+    for i, obs in zip(rows, each, strict=True):
+        if obs is None:
+            raise RunFailedError(
+                f"The vector environment ended the episode of environment {i} without infos['final_obs'], though it "
+                "declares SAME_STEP autoreset: the true last observation is lost.",
+                remedy="Let it put the last observation there, or declare the autoreset mode that it really has.",
+                code="final-obs",
+            )
+    if isinstance(space, gym.spaces.Dict):
+        return spec.store({key: np.stack([obs[key] for obs in each]) for key in space.spaces}, batch=True)  # type: ignore[index]
+    return spec.store(np.stack(each), batch=True)  # type: ignore[arg-type]
+
+
+def success_of(infos: dict[str, Any], row: int, mode: AutoresetMode) -> bool | None:
+    """`is_success` of the episode that this row ended, or None where it is not told."""
+    layer = infos.get("final_info", {}) if mode is AutoresetMode.SAME_STEP else infos
+    if not isinstance(layer, dict) or "is_success" not in layer:
+        return None
+    mask = layer.get("_is_success")
+    if mask is not None and not mask[row]:
+        return None
+    value = layer["is_success"][row]
+    return None if value is None else bool(value)

@@ -1,0 +1,237 @@
+"""Values of one environment in the one form that the library works with: fresh, of the space's dtype, checked."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from steadyrl.errors import UserError
+
+Converter = Callable[[Any], Any]
+
+_KEPT_INFO = ("is_success", "action_mask")
+
+
+def obs_converter(space: gym.Space[Any], name: str, path: str = "") -> Converter:
+    """The function that makes a fresh, checked observation of this space (its tree for a Dict).
+
+    Args:
+        space: The observation space, or the part of it at `path`.
+        name: How errors call the environment.
+        path: The key inside a Dict.
+
+    The function raises UserError where the observation does not fit the space.
+    """
+    if isinstance(space, spaces.Dict):
+        return _dict_converter(space, name)
+    where = f"observation at '{path}'" if path else "observation"
+    if isinstance(space, spaces.Discrete):
+        return _discrete_converter(space, name, where)
+    if isinstance(space, spaces.MultiDiscrete):
+        return _multidiscrete_converter(space, name, where)
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return _array_converter(space, name, where)
+    return copy.deepcopy
+
+
+def action_converter(space: gym.Space[Any]) -> Converter:
+    """The function that makes a fresh action of the space's own dtype; a NumPy integer for Discrete."""
+    dtype = space.dtype
+    if dtype is None:
+        return copy.deepcopy
+    if isinstance(space, spaces.Discrete):
+        scalar = np.dtype(dtype).type
+
+        def to_integer(action: Any) -> Any:
+            return action if type(action) is scalar else scalar(action)
+
+        return to_integer
+
+    def to_array(action: Any) -> npt.NDArray[Any]:
+        return np.array(action, dtype=dtype)
+
+    return to_array
+
+
+def reward_of(value: Any, name: str) -> float:
+    """A reward as a Python float, from a number, a 0-d array or an array of shape (1,).
+
+    Raises:
+        UserError: it is something else.
+    """
+    if isinstance(value, int | float):
+        return float(value)
+    number = _one_entry(value)
+    if number is None or number.dtype.kind not in "biuf":
+        raise UserError(
+            f"The reward of {name} is {_shown(value)}, not one number.",
+            remedy="Return a float from step(), such as float(reward).",
+            code="reward-type",
+        )
+    return float(number)
+
+
+def flag_of(value: Any, key: str, name: str) -> bool:
+    """`terminated` or `truncated` as a Python bool, from a bool, np.bool_, a 0-d array or an array of shape (1,).
+
+    Raises:
+        UserError: it is something else.
+    """
+    flag = _one_entry(value)
+    if flag is None or flag.dtype != np.bool_:
+        raise UserError(
+            f"`{key}` of {name} is {_shown(value)}, not a bool.",
+            remedy="step() returns obs, reward, terminated, truncated, info, in this order; the flags are bool(...).",
+            code="flag-type",
+        )
+    return bool(flag)
+
+
+def info_of(info: Any, name: str) -> dict[str, Any]:
+    """A fresh dictionary of what the library reads from `info`: `is_success` (bool) and `action_mask` (array).
+
+    Raises:
+        UserError: `info` is no dictionary, or `is_success` is not one truth value.
+    """
+    if not isinstance(info, dict):
+        raise UserError(
+            f"The info of {name} is {_shown(info)}, not a dictionary.",
+            remedy="reset() returns obs, info and step() returns obs, reward, terminated, truncated, info.",
+            code="info-type",
+        )
+    kept: dict[str, Any] = {}
+    for key in _KEPT_INFO:
+        value = info.get(key)
+        if value is None:
+            continue
+        kept[key] = _success(value, name) if key == "is_success" else np.array(value)
+    return kept
+
+
+def _success(value: Any, name: str) -> bool:
+    number = _one_entry(value)
+    if number is None or number.dtype.kind not in "biuf":
+        raise UserError(
+            f"info['is_success'] of {name} is {_shown(value)}, not a truth value.",
+            remedy="Return True or False there, or leave it out.",
+            code="info-type",
+        )
+    return bool(number)
+
+
+def _one_entry(value: Any) -> Any:
+    """The one NumPy scalar in a number, a 0-d array or an array of shape (1,); None for anything else."""
+    if isinstance(value, bool | int | float | np.generic):
+        return np.asarray(value)[()]
+    if isinstance(value, np.ndarray) and value.shape in ((), (1,)) and value.dtype != object:
+        return value.reshape(())[()]
+    return None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+
+
+def _dict_converter(space: spaces.Dict, name: str) -> Converter:
+    parts = {key: obs_converter(part, name, key) for key, part in space.spaces.items()}
+    keys = parts.keys()
+
+    def convert(obs: Any) -> dict[str, Any]:
+        if not isinstance(obs, dict) or obs.keys() != keys:
+            found = f"one with the keys {sorted(map(str, obs))}" if isinstance(obs, dict) else _shown(obs)
+            raise UserError(
+                f"The observation space of {name} is a dictionary with the keys {sorted(keys)}, "
+                f"but the observation is {found}.",
+                remedy="Make the observation and the space agree.",
+                code="obs-keys",
+            )
+        return {key: part(obs[key]) for key, part in parts.items()}
+
+    return convert
+
+
+def _array_converter(space: spaces.Box | spaces.MultiBinary, name: str, where: str) -> Converter:
+    dtype = np.dtype(space.dtype)
+    shape = space.shape
+
+    def convert(obs: Any) -> npt.NDArray[Any]:
+        if type(obs) is np.ndarray and obs.dtype == dtype and obs.shape == shape:
+            return obs.copy()
+        return _fitted(obs, shape, dtype, name, where)
+
+    return convert
+
+
+def _discrete_converter(space: spaces.Discrete, name: str, where: str) -> Converter:
+    dtype = np.dtype(space.dtype)
+    start, n = int(space.start), int(space.n)
+
+    def convert(obs: Any) -> Any:
+        value = _fitted(obs, (), dtype, name, where)[()]
+        if not start <= value < start + n:
+            raise _outside(value, space, name, where)
+        return value
+
+    return convert
+
+
+def _multidiscrete_converter(space: spaces.MultiDiscrete, name: str, where: str) -> Converter:
+    dtype = np.dtype(space.dtype)
+    low = np.broadcast_to(np.asarray(space.start), space.nvec.shape)
+    high = low + space.nvec
+
+    def convert(obs: Any) -> npt.NDArray[Any]:
+        array = _fitted(obs, space.shape, dtype, name, where)
+        if not ((array >= low) & (array < high)).all():
+            raise _outside(array, space, name, where)
+        return array
+
+    return convert
+
+
+def _outside(value: Any, space: gym.Space[Any], name: str, where: str) -> UserError:
+    return UserError(
+        f"The {where} of {name} is {value}, which is outside its space {space}.",
+        remedy="Widen the space or correct the observation.",
+        code="obs-range",
+    )
+
+
+def _fitted(obs: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, where: str) -> npt.NDArray[Any]:
+    """A fresh array of this shape and dtype; integers are never made from numbers that they cannot hold."""
+    try:
+        array = np.asarray(obs)
+    except ValueError:
+        array = np.array(None)
+    if array.dtype.kind not in "biuf":
+        raise UserError(
+            f"The {where} of {name} is {_shown(obs)}, not numbers of shape {shape}.",
+            remedy="Return a NumPy array of the observation space's shape.",
+            code="obs-type",
+        )
+    if array.shape != shape:
+        raise UserError(
+            f"The {where} of {name} has shape {array.shape}, but its space says {shape}.",
+            remedy="Make the observation and the observation space agree.",
+            code="obs-shape",
+        )
+    if dtype.kind == "f":
+        return array.astype(dtype)
+    with np.errstate(invalid="ignore"):
+        fitted = array.astype(dtype)
+    if not np.array_equal(fitted, array):
+        raise UserError(
+            f"The {where} of {name} holds {array.dtype} numbers that its space's {dtype} cannot hold.",
+            remedy="Give the observation space the dtype that the observations have.",
+            code="obs-dtype",
+        )
+    return fitted

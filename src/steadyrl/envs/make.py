@@ -1,0 +1,162 @@
+"""What makes environments: one factory for ids, files, callables and instances."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec as GymSpec
+
+from steadyrl.envs.registry import missing_package
+from steadyrl.envs.sources import Instance, Registered, Source, insist_on_gymnasium, source_of, wrong_argument
+from steadyrl.envs.wrappers import Canonical
+from steadyrl.errors import SteadyRLError, UserError
+
+EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
+
+
+@dataclass(frozen=True)
+class FactorySpec:
+    """What is known of an environment before one is made; None where it is not."""
+
+    max_episode_steps: int | None = None
+    reward_threshold: float | None = None
+
+
+class EnvFactory:
+    """Makes the same environment as often as needed, always canonical.
+
+    Attributes:
+        id: The id, the `file:Class` as it was given, or the name of the callable or class.
+        spec: Limit and threshold where they are known before one is made.
+        registered: Gymnasium's specification for an id, None for anything else.
+    """
+
+    def __init__(
+        self, source: Source, env_kwargs: Mapping[str, Any] | None = None, max_episode_steps: int | None = None
+    ) -> None:
+        self._source = source
+        self.env_kwargs = dict(env_kwargs or {})
+        self.max_episode_steps = max_episode_steps
+        self.id = source.id
+        told = source.spec
+        limit = max_episode_steps or (told.max_episode_steps if told else None)
+        self.spec = FactorySpec(limit, told.reward_threshold if told else None)
+        source.check(self.env_kwargs)
+
+    @property
+    def registered(self) -> GymSpec | None:
+        """Gymnasium's specification for an id, None for anything else."""
+        return self._source.spec if isinstance(self._source, Registered) else None
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether there is only the one environment that the user made."""
+        return isinstance(self._source, Instance)
+
+    @property
+    def can_remake(self) -> bool:
+        """Whether another environment of this kind can be made, for evaluation say."""
+        return not isinstance(self._source, Instance) or self._source.recipe() is not None
+
+    def remake(self) -> EnvFactory:
+        """A factory of further environments of this kind: itself, or `gym.make(env.spec)` for an instance.
+
+        Raises:
+            UserError: an instance does not say how it was made.
+        """
+        if not isinstance(self._source, Instance):
+            return self
+        recipe = self._source.recipe()
+        if recipe is None:
+            raise UserError(
+                f"The environment instance {self.id} does not say how to make another one.",
+                remedy="Pass a function that makes it, or an eval_env= of its own.",
+                code="env-instance",
+            )
+        return EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps)
+
+    def __call__(self, render_mode: str | None = None, *, index: int | None = None) -> Canonical:
+        """Make an environment.
+
+        Args:
+            render_mode: Gymnasium's; it must be one that the environment offers.
+            index: The environment's number in a vector, for errors.
+
+        Raises:
+            UserError: it cannot be made like this.
+        """
+        kwargs = dict(self.env_kwargs)
+        if render_mode is not None:
+            kwargs["render_mode"] = render_mode
+        with quiet_gymnasium():
+            try:
+                env = self._source.make(kwargs, self.max_episode_steps)
+            except SteadyRLError:
+                raise
+            except (gym.error.DependencyNotInstalled, ImportError) as error:
+                raise missing_package(self.id, error) from error
+            except Exception as error:
+                raise self.not_made(error) from error
+        insist_on_gymnasium(env, self.id)
+        if render_mode is not None and env.render_mode != render_mode:
+            raise UserError(
+                f"The environment {self.id} was asked for pictures (render_mode='{render_mode}') but has "
+                f"render_mode={env.render_mode!r}.",
+                remedy="Let what makes it take render_mode and pass it on.",
+                code="render-mode",
+            )
+        return Canonical(env, self.id, index)
+
+    def not_made(self, error: Exception) -> UserError:
+        """The error of a constructor, in words; an argument that it does not take is named."""
+        text = str(error).partition(" was raised from the environment creator")[0]
+        unexpected = re.search(r"unexpected keyword argument '(\w+)'", text)
+        if isinstance(error, TypeError) and unexpected and unexpected[1] in self.env_kwargs:
+            return wrong_argument(self.id, text, [], unexpected[1])
+        return UserError(
+            f"Making the environment {self.id} raised {type(error).__name__}: {text}",
+            remedy="Correct its arguments (env_kwargs) or its constructor.",
+            code="env-make",
+        )
+
+
+def make_env_factory(
+    env: EnvLike | EnvFactory, *, env_kwargs: Mapping[str, Any] | None = None, max_episode_steps: int | None = None
+) -> EnvFactory:
+    """A factory from what the user gave.
+
+    Args:
+        env: A Gymnasium id, `package.module:Id-v0`, `path/to/file.py:ClassName`, a class or function that makes an
+            environment, or one environment (which is then the only one; it is never copied).
+        env_kwargs: Arguments of the environment.
+        max_episode_steps: Truncates episodes after this many steps instead of the environment's own limit.
+
+    Raises:
+        UserError: there is no such environment, a package it needs is missing, or an argument is wrong. One whose
+            constructor fails is found by calling the factory.
+    """
+    if isinstance(env, EnvFactory):
+        if env_kwargs or max_episode_steps:
+            raise UserError(
+                "This environment already has its settings.", remedy="Leave them out here.", code="env-kwargs"
+            )
+        return env
+    if max_episode_steps is not None and max_episode_steps < 1:
+        raise UserError(
+            f"max_episode_steps is {max_episode_steps}.", remedy="It has to be 1 or more.", code="max-episode-steps"
+        )
+    return EnvFactory(source_of(env), env_kwargs, max_episode_steps)
+
+
+@contextmanager
+def quiet_gymnasium() -> Iterator[None]:
+    """Gymnasium's own warnings about how an environment is made are off; those of the environment's code stay."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"gymnasium\.")
+        yield

@@ -1,0 +1,204 @@
+"""From the text that names an environment to what makes it, with errors that say which names there are."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec, load_env_creator, parse_env_id, registry
+
+from steadyrl.errors import UserError, nearest
+
+# Packages that register a namespace when they are imported.
+_NAMESPACES = {"ALE": ("ale_py", "ale-py")}
+# Gymnasium's extras -> ours, where ours has them; `classic-control` and `toy-text` are pygame, needed for pictures
+# only.
+_EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "classic-control": "video", "toy-text": "video"}
+
+
+def find_spec(name: str) -> EnvSpec:
+    """The specification of a registered id, or of `package.module:Id-v0` after importing the module.
+
+    Raises:
+        UserError: there is no such id; the message names the nearest ones, or the versions that exist.
+    """
+    module, _, env_id = name.rpartition(":")
+    if module:
+        import_module(module, name)
+    if env_id in registry:
+        return registry[env_id]
+    try:
+        namespace, base, version = parse_env_id(env_id)
+    except gym.error.Error:
+        raise _unknown(env_id, "An id looks like CartPole-v1, a file like path/to/file.py:ClassName.") from None
+    if namespace is not None and not any(spec.namespace == namespace for spec in registry.values()):
+        _import_namespace(namespace, env_id)
+        if env_id in registry:
+            return registry[env_id]
+    siblings = sorted(
+        (spec for spec in registry.values() if spec.namespace == namespace and spec.name == base),
+        key=lambda spec: spec.version or 0,
+    )
+    if not siblings:
+        raise _unknown(env_id)
+    ids = [spec.id for spec in siblings]
+    what = "names no version" if version is None else f"has no version v{version}"
+    raise UserError(
+        f"The environment '{env_id}' {what}; there {'is' if len(ids) == 1 else 'are'} {', '.join(ids)}.",
+        remedy=f"Use {ids[-1]}; results of different versions are not comparable.",
+        code="unknown-env",
+    )
+
+
+def creator_of(spec: EnvSpec) -> Callable[..., Any]:
+    """The class or function behind an id.
+
+    Raises:
+        UserError: a package that it needs is missing, or the id has no single environment.
+    """
+    if spec.entry_point is None:
+        raise UserError(
+            f"The environment '{spec.id}' exists as a vector environment only.",
+            remedy="Use vec='native' (--vec native).",
+            code="env-entry-point",
+        )
+    if callable(spec.entry_point):
+        return spec.entry_point
+    try:
+        creator: Callable[..., Any] = load_env_creator(spec.entry_point)
+    except (ImportError, gym.error.DependencyNotInstalled, AttributeError, ValueError) as error:
+        raise missing_package(spec.id, error) from error
+    return creator
+
+
+def missing_package(name: str, error: BaseException) -> UserError:
+    """The error for an environment whose code cannot be imported, with the extra to install where it is known."""
+    text = str(error)
+    extra = re.search(r"gymnasium\[([\w-]+)\]", text)
+    package = re.search(r"No module named '([\w.]+)'", text)
+    if extra:
+        ours = _EXTRAS.get(extra[1].replace("_", "-"))
+        target = f"steadyrl[{ours}]" if ours else f"gymnasium[{extra[1]}]"
+        remedy = f"pip install '{target}'"
+    elif package:
+        remedy = f"Install the package that has the module {package[1].partition('.')[0]}."
+    else:
+        remedy = "Install what it asks for, or choose another version of the environment."
+    return UserError(f"The environment '{name}' cannot be loaded: {text}", remedy=remedy, code="missing-package")
+
+
+def import_module(module: str, name: str) -> None:
+    """Import the module that registers an id; the working folder counts as well.
+
+    Raises:
+        UserError: it cannot be found or raises an error.
+    """
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"The module '{module}' of '{name}' cannot be imported: {error}.",
+            remedy="Install its package, or run in the folder that holds it.",
+            code="env-module",
+        ) from error
+    except Exception as error:
+        raise _broken_module(module, name, error) from error
+
+
+def load_file(path: Path, class_name: str) -> Callable[..., Any]:
+    """The class or function of this name in a Python file; the file's own folder can be imported from.
+
+    Raises:
+        UserError: the file or the name does not exist, or the file raises an error.
+    """
+    name = f"{path}:{class_name}"
+    if not path.is_file():
+        raise UserError(
+            f"There is no file {path}.",
+            remedy="ENV is a Gymnasium id, package.module:Id-v0 or path/to/file.py:ClassName.",
+            code="env-file",
+        )
+    module = _module_of(path.resolve(), name)
+    if not hasattr(module, class_name):
+        public = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and value.__module__ == module.__name__
+        ]
+        raise UserError(
+            f"The file {path} defines no '{class_name}'.",
+            remedy=nearest(class_name, public) or f"It has {', '.join(public) or 'no classes'}.",
+            code="env-file",
+        )
+    creator: Callable[..., Any] = getattr(module, class_name)
+    return creator
+
+
+def _module_of(path: Path, name: str) -> ModuleType:
+    module_name = f"steadyrl_env_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path} is no Python file.", remedy="Its name has to end in .py.", code="env-file")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[module_name]
+        raise _broken_module(str(path), name, error) from error
+    return module
+
+
+def _broken_module(module: str, name: str, error: Exception) -> UserError:
+    return UserError(
+        f"Importing {module} for '{name}' raised {type(error).__name__}: {error}",
+        remedy="Correct that file, or install what it imports.",
+        code="env-module",
+    )
+
+
+def _import_namespace(namespace: str, env_id: str) -> None:
+    module, package = _NAMESPACES.get(namespace, ("", ""))
+    if module and importlib.util.find_spec(module) is not None:
+        importlib.import_module(module)
+        return
+    remedy = (
+        f"pip install {package}" if package else f"Install the package that registers it and write package:{env_id}."
+    )
+    known = sorted({spec.namespace for spec in registry.values() if spec.namespace})
+    raise UserError(
+        f"No installed package registers the namespace '{namespace}' of '{env_id}'.",
+        remedy=" ".join(filter(None, [remedy, nearest(namespace, known)])),
+        code="unknown-env",
+    )
+
+
+def _unknown(env_id: str, hint: str = "") -> UserError:
+    # Only the newest version of each name: five versions of one environment would hide the others.
+    newest: dict[tuple[str | None, str], EnvSpec] = {}
+    for spec in registry.values():
+        held = newest.get((spec.namespace, spec.name))
+        if held is None or (held.version or 0) < (spec.version or 0):
+            newest[spec.namespace, spec.name] = spec
+    suggestion = nearest(env_id, [spec.id for spec in newest.values()])
+    return UserError(
+        f"There is no environment '{env_id}'.",
+        remedy=" ".join(filter(None, [suggestion, hint]))
+        or "An id that a package registers is written package.module:Id-v0; "
+        "gymnasium.pprint_registry() lists the others.",
+        code="unknown-env",
+    )

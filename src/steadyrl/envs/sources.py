@@ -1,0 +1,263 @@
+"""The ways to make an environment: from an id, a file, a callable, or the one that the user made."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec as GymSpec
+
+from steadyrl.envs.registry import creator_of, find_spec, load_file
+from steadyrl.envs.wrappers import MIGRATE
+from steadyrl.errors import UserError, nearest
+
+
+class Source(Protocol):
+    """One way to make an environment, without the wrappers of this library."""
+
+    @property
+    def id(self) -> str:
+        """How errors and run folders call it."""
+        ...
+
+    @property
+    def spec(self) -> GymSpec | None:
+        """Gymnasium's specification where there is one."""
+        ...
+
+    def check(self, kwargs: Mapping[str, Any]) -> None:
+        """Raise UserError where these arguments cannot fit."""
+        ...
+
+    def make(self, kwargs: Mapping[str, Any], max_episode_steps: int | None) -> gym.Env[Any, Any]:
+        """Make one."""
+        ...
+
+
+def source_of(env: object) -> Source:
+    """The source for what the user gave.
+
+    Raises:
+        UserError: it is nothing that makes an environment, or an id or a file that does not exist.
+    """
+    if isinstance(env, str):
+        path, _, class_name = env.rpartition(":")
+        if path.endswith(".py"):
+            return FromFile(path, class_name)
+        return Registered(find_spec(env))
+    if isinstance(env, gym.Env):
+        return Instance(env)
+    if isinstance(env, type) and not issubclass(env, gym.Env):
+        insist_on_gymnasium(env, env.__name__)
+    if callable(env):
+        return FromCallable(env)
+    insist_on_gymnasium(env, type(env).__name__)
+    raise AssertionError("unreachable: an object that is neither an environment nor callable was refused")
+
+
+class Registered:
+    """An id that is registered with Gymnasium; a worker gets the specification itself."""
+
+    def __init__(self, spec: GymSpec) -> None:
+        self._spec = spec
+
+    @property
+    def id(self) -> str:
+        """How errors and run folders call it."""
+        return self._spec.id
+
+    @property
+    def spec(self) -> GymSpec | None:
+        """Gymnasium's specification where there is one."""
+        return self._spec
+
+    def check(self, kwargs: Mapping[str, Any]) -> None:
+        """Raise UserError where these arguments cannot fit."""
+        if self._spec.entry_point is not None:
+            _check_arguments(creator_of(self._spec), {**self._spec.kwargs, **kwargs}, self.id)
+
+    def make(self, kwargs: Mapping[str, Any], max_episode_steps: int | None) -> gym.Env[Any, Any]:
+        """Make one."""
+        creator_of(self._spec)
+        env: gym.Env[Any, Any] = gym.make(
+            self._spec, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs
+        )
+        return env
+
+
+class FromCallable:
+    """A class or function that makes an environment."""
+
+    spec: GymSpec | None = None
+
+    def __init__(self, creator: Callable[..., Any]) -> None:
+        self._creator = creator
+
+    @property
+    def id(self) -> str:
+        """How errors and run folders call it."""
+        name = getattr(self._creator, "__name__", type(self._creator).__name__)
+        return "env" if name == "<lambda>" else str(name)
+
+    def check(self, kwargs: Mapping[str, Any]) -> None:
+        """Raise UserError where these arguments cannot fit."""
+        _check_arguments(self._creator, kwargs, self.id)
+
+    def make(self, kwargs: Mapping[str, Any], max_episode_steps: int | None) -> gym.Env[Any, Any]:
+        """Make one."""
+        kwargs = dict(kwargs)
+        if not _takes(self._creator, "render_mode"):
+            kwargs.pop("render_mode", None)
+        return _limited(self._creator(**kwargs), max_episode_steps, self.id)
+
+
+class FromFile:
+    """A class in a file, loaded wherever an environment is made, so that a worker needs no more than the path."""
+
+    spec: GymSpec | None = None
+
+    def __init__(self, path: str, class_name: str) -> None:
+        self.id = f"{path}:{class_name}"
+        self._path = Path(path).absolute()
+        self._class_name = class_name
+
+    def check(self, kwargs: Mapping[str, Any]) -> None:
+        """Raise UserError where these arguments cannot fit."""
+        _check_arguments(load_file(self._path, self._class_name), kwargs, self.id)
+
+    def make(self, kwargs: Mapping[str, Any], max_episode_steps: int | None) -> gym.Env[Any, Any]:
+        """Make one."""
+        return FromCallable(load_file(self._path, self._class_name)).make(kwargs, max_episode_steps)
+
+
+class Instance:
+    """The one environment that the user made."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        self._env = env
+        self._handed_out = False
+
+    @property
+    def id(self) -> str:
+        """How errors and run folders call it."""
+        return self._env.spec.id if self._env.spec is not None else type(self._env.unwrapped).__name__
+
+    @property
+    def spec(self) -> GymSpec | None:
+        """Gymnasium's specification where there is one."""
+        return self._env.spec
+
+    def check(self, kwargs: Mapping[str, Any]) -> None:
+        """Raise UserError where these arguments cannot fit."""
+        if kwargs:
+            raise UserError(
+                f"env_kwargs {sorted(kwargs)} cannot be given to {self.id}, which is already made.",
+                remedy="Pass its id or a function that makes it, or give it these arguments yourself.",
+                code="env-kwargs",
+            )
+
+    def recipe(self) -> GymSpec | None:
+        """The specification that `gym.make` can make another one from, or None."""
+        spec = self._env.spec
+        if spec is None or spec.entry_point is None or any(w.kwargs is None for w in spec.additional_wrappers):
+            return None
+        return spec
+
+    def make(self, kwargs: Mapping[str, Any], max_episode_steps: int | None) -> gym.Env[Any, Any]:
+        """Make one."""
+        if self._handed_out:
+            raise UserError(
+                f"The environment instance {self.id} is already in use, and it is never copied.",
+                remedy="Pass its id or a function that makes it, or use num_envs=1.",
+                code="env-instance",
+            )
+        self._handed_out = True
+        return _limited(self._env, max_episode_steps, self.id)
+
+
+def _limited(env: Any, max_episode_steps: int | None, name: str) -> gym.Env[Any, Any]:
+    insist_on_gymnasium(env, name)
+    made: gym.Env[Any, Any] = env
+    if max_episode_steps is None:
+        return made
+    own = time_limit(made)
+    if own is not None and own < max_episode_steps:
+        raise UserError(
+            f"max_episode_steps is {max_episode_steps}, but {name} already has a TimeLimit of {own} that comes first.",
+            remedy="Set the limit where the environment is made.",
+            code="max-episode-steps",
+        )
+    return gym.wrappers.TimeLimit(made, max_episode_steps)
+
+
+def time_limit(env: gym.Env[Any, Any]) -> int | None:
+    """The smallest limit on the steps of an episode among an environment's wrappers, else the one that it declares."""
+    limits = []
+    layer: Any = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, gym.wrappers.TimeLimit):
+            limits.append(layer._max_episode_steps)
+        layer = layer.env
+    declared = env.spec.max_episode_steps if env.spec is not None else None
+    return min(limits) if limits else declared
+
+
+def _check_arguments(creator: Callable[..., Any], kwargs: Mapping[str, Any], name: str) -> None:
+    try:
+        signature = inspect.signature(creator)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        unexpected = [key for key in kwargs if key not in signature.parameters]
+        raise wrong_argument(name, str(error), signature.parameters, unexpected[0] if unexpected else "") from None
+
+
+def wrong_argument(name: str, text: str, known: Iterable[str], key: str) -> UserError:
+    """The error for an argument that the environment does not take.
+
+    Args:
+        name: The environment.
+        text: What Python said.
+        known: The arguments that it takes.
+        key: The wrong one; empty where one is missing instead.
+    """
+    names = [p for p in known if p not in ("self", "kwargs", "args", "render_mode")]
+    remedy = nearest(key, names) if key else ""
+    return UserError(
+        f"The arguments of the environment {name} are wrong: {text}.",
+        remedy=remedy or (f"It takes {', '.join(names)} (env_kwargs)." if names else "Correct env_kwargs."),
+        code="env-kwargs",
+    )
+
+
+def _takes(creator: Callable[..., Any], key: str) -> bool:
+    try:
+        parameters = inspect.signature(creator).parameters
+    except (TypeError, ValueError):
+        return False
+    return key in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def insist_on_gymnasium(env: object, name: str) -> None:
+    """Raise UserError for anything but a Gymnasium environment, such as one of the old `gym` package."""
+    if isinstance(env, gym.Env):
+        return
+    kind = env if isinstance(env, type) else type(env)
+    if all(callable(getattr(env, method, None)) for method in ("reset", "step")):
+        old = any(base.__module__.partition(".")[0] == "gym" for base in kind.__mro__)
+        raise UserError(
+            f"The environment {name} ({kind.__name__}) is "
+            f"{'an environment of the old gym package' if old else 'no gymnasium.Env'}.",
+            remedy=MIGRATE,
+            code="old-gym",
+        )
+    raise UserError(
+        f"{name} gave {kind.__name__}, which is no environment.",
+        remedy="Pass a Gymnasium id, path/to/file.py:ClassName, an environment, or a function that makes one.",
+        code="env-type",
+    )

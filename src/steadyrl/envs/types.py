@@ -1,0 +1,71 @@
+"""What a vector of environments hands to the training loop, whatever its backend and autoreset mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from steadyrl.spaces import ObsTree
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """One finished training episode; `return_` is the raw sum of rewards, `length` counts environment steps."""
+
+    env_index: int
+    return_: float
+    length: int
+    terminated: bool
+    truncated: bool
+    success: bool | None
+    seed: int | None
+
+
+class Step(NamedTuple):
+    """One vector step, dense over N environments; arrays belong to the caller."""
+
+    obs: ObsTree  # leaves [N, ...]: what the policy acts on next
+    final_obs: ObsTree  # leaves [N, ...]: the true successor; equals obs where not done
+    rewards: FloatArray  # [N], raw
+    terminated: BoolArray  # [N]
+    truncated: BoolArray  # [N]
+    valid: BoolArray  # [N], False for a row that an autoreset made up
+    episodes: list[EpisodeRecord]  # the episodes that ended in this step
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What is known of an environment before the first step."""
+
+    id: str
+    obs_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    max_episode_steps: int | None
+    backend: str  # sync, async, native
+
+
+class VecEnv(Protocol):
+    """The one interface between environments and the training loop."""
+
+    spec: EnvSpec
+    num_envs: int
+    live: BoolArray  # [N], False where the next step's row will be made up by an autoreset
+
+    def reset(self, seeds: list[int]) -> ObsTree:
+        """Start every environment with its own seed, once; later episodes draw on."""
+        ...
+
+    def step(self, actions: npt.NDArray[Any]) -> Step:
+        """Step all environments with the environment's own actions, [N, ...]."""
+        ...
+
+    def close(self) -> None:
+        """Close every environment; a second call does nothing."""
+        ...

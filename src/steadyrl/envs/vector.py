@@ -1,0 +1,185 @@
+"""Vector environments of every backend behind one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import gymnasium as gym
+from gymnasium.envs.registration import registry
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+from steadyrl.envs.adapter import VectorAdapter
+from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
+from steadyrl.envs.sources import time_limit
+from steadyrl.envs.types import EnvSpec
+from steadyrl.envs.worker import WorkerVectorEnv
+from steadyrl.errors import SteadyRLError, UserError
+from steadyrl.spaces import ActionSpec, ObsSpec
+
+__all__ = ["Vec", "VectorAdapter", "make_vec"]
+
+Vec = Literal["auto", "sync", "async", "native"]
+
+
+def make_vec(
+    env: EnvLike | EnvFactory | VectorEnv[Any, Any, Any],
+    num_envs: int | None = None,
+    *,
+    vec: Vec = "auto",
+    env_kwargs: Mapping[str, Any] | None = None,
+    max_episode_steps: int | None = None,
+) -> VectorAdapter:
+    """Make N environments that are stepped together.
+
+    Args:
+        env: What `make_env_factory` takes, or a Gymnasium vector environment, which is used as it is with its own N.
+        num_envs: N; 1 by default.
+        vec: `sync` steps them one after the other in this process, `async` each in its own process with the same
+            results, `native` uses the vector environment that is registered for the id, whose random numbers are
+            others. `auto` is `sync`.
+        env_kwargs: Arguments of the environment.
+        max_episode_steps: Truncates episodes after this many steps instead of the environment's own limit.
+
+    Raises:
+        UserError: it cannot be made like this.
+        RunFailedError: an environment's process failed.
+    """
+    if vec not in get_args(Vec):
+        raise UserError(f"vec is '{vec}'.", remedy=f"It is one of {', '.join(get_args(Vec))}.", code="vec")
+    if num_envs is not None and num_envs < 1:
+        raise UserError(f"num_envs is {num_envs}.", remedy="It has to be 1 or more.", code="num-envs")
+    if isinstance(env, VectorEnv):
+        return _adapted(env, num_envs, vec, env_kwargs, max_episode_steps)
+    factory = make_env_factory(env, env_kwargs=env_kwargs, max_episode_steps=max_episode_steps)
+    if factory.is_instance and ((num_envs or 1) > 1 or vec not in ("auto", "sync")):
+        raise UserError(
+            f"The environment instance {factory.id} cannot be used with num_envs={num_envs or 1} and vec='{vec}': "
+            "it is never copied.",
+            remedy="Pass its id or a function that makes it, or use num_envs=1 and vec='sync'.",
+            code="env-instance",
+        )
+    if vec == "async":
+        return _async(factory, num_envs or 1)
+    if vec == "native":
+        return _native(factory, num_envs or 1)
+    return _sync(factory, num_envs or 1)
+
+
+def _sync(factory: EnvFactory, num_envs: int) -> VectorAdapter:
+    made: list[gym.Env[Any, Any]] = []
+    try:
+        for i in range(num_envs):
+            made.append(factory(index=i))
+            _check_spaces(made[0])
+            if (made[i].observation_space, made[i].action_space) != (made[0].observation_space, made[0].action_space):
+                raise _unequal(factory.id)
+        if len({id(env.unwrapped) for env in made}) < num_envs:
+            raise UserError(
+                f"{factory.id} returned the same environment twice.",
+                remedy="Let the function make a new environment each time it is called.",
+                code="env-instance",
+            )
+        vector: SyncVectorEnv[Any, Any] = SyncVectorEnv(
+            [_handing(env) for env in made], copy=False, autoreset_mode=AutoresetMode.SAME_STEP
+        )
+    except BaseException:
+        if not factory.is_instance:
+            for env in made:
+                env.close()
+        raise
+    return VectorAdapter(vector, _spec(factory, made[0], "sync"), seeds_each=True)
+
+
+def _async(factory: EnvFactory, num_envs: int) -> VectorAdapter:
+    probe = factory()
+    try:
+        _check_spaces(probe)
+        spec = _spec(factory, probe, "async")
+    finally:
+        probe.close()
+    try:
+        vector = WorkerVectorEnv(factory, num_envs)
+    except SteadyRLError:
+        raise
+    except RuntimeError as error:
+        raise _unequal(factory.id) from error
+    return VectorAdapter(vector, spec, seeds_each=True)
+
+
+def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:
+    registered = factory.registered
+    if registered is None or registered.vector_entry_point is None:
+        having = sorted(spec.id for spec in registry.values() if spec.vector_entry_point is not None)
+        raise UserError(
+            f"No native vector environment is registered for {factory.id}.",
+            remedy=f"Use vec='sync' or vec='async'; these ids have one: {', '.join(having)}.",
+            code="vec-native",
+        )
+    kwargs = dict(factory.env_kwargs)
+    if factory.max_episode_steps is not None:
+        kwargs["max_episode_steps"] = factory.max_episode_steps
+    with quiet_gymnasium():
+        try:
+            vector = gym.make_vec(registered, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+        except Exception as error:
+            raise factory.not_made(error) from error
+    spec = EnvSpec(
+        factory.id,
+        vector.single_observation_space,
+        vector.single_action_space,
+        factory.spec.max_episode_steps,
+        "native",
+    )
+    return VectorAdapter(vector, spec, seeds_each=False)
+
+
+def _adapted(
+    env: VectorEnv[Any, Any, Any],
+    num_envs: int | None,
+    vec: Vec,
+    env_kwargs: Mapping[str, Any] | None,
+    max_episode_steps: int | None,
+) -> VectorAdapter:
+    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    if num_envs not in (None, env.num_envs):
+        raise UserError(
+            f"num_envs is {num_envs}, but the vector environment {name} has {env.num_envs}.",
+            remedy="Leave num_envs out: a vector environment brings its own.",
+            code="num-envs",
+        )
+    if vec != "auto" or env_kwargs or max_episode_steps:
+        raise UserError(
+            f"The vector environment {name} is already made: vec, env_kwargs and max_episode_steps cannot change it.",
+            remedy="Leave them out, or pass the id instead.",
+            code="vec",
+        )
+    base = env.unwrapped
+    seeds_each = isinstance(base, SyncVectorEnv | AsyncVectorEnv)
+    backend = "async" if isinstance(base, AsyncVectorEnv) else "sync" if seeds_each else "native"
+    limit = env.spec.max_episode_steps if env.spec is not None else None
+    if limit is None and isinstance(base, SyncVectorEnv):
+        limit = time_limit(base.envs[0])
+    spec = EnvSpec(name, env.single_observation_space, env.single_action_space, limit, backend)
+    return VectorAdapter(env, spec, seeds_each=seeds_each)
+
+
+def _handing(env: gym.Env[Any, Any]) -> Any:
+    return lambda: env
+
+
+def _spec(factory: EnvFactory, env: gym.Env[Any, Any], backend: str) -> EnvSpec:
+    return EnvSpec(factory.id, env.observation_space, env.action_space, time_limit(env), backend)
+
+
+def _check_spaces(env: gym.Env[Any, Any]) -> None:
+    ObsSpec.of(env.observation_space)
+    ActionSpec.of(env.action_space)
+
+
+def _unequal(name: str) -> UserError:
+    return UserError(
+        f"The environments that {name} makes have different spaces.",
+        remedy="Let every call make an environment with the same observation and action space.",
+        code="env-spaces",
+    )

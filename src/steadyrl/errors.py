@@ -1,0 +1,48 @@
+"""The errors this library raises on purpose: a sentence with its cause, a sentence with its cure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SteadyRLError(Exception):
+    """Base of every error of this library.
+
+    Args:
+        message: One sentence that names the cause: which environment, key, value.
+        remedy: One sentence that says what to do.
+        code: A stable word for programs, such as `unknown-env`.
+    """
+
+    exit_status = 3
+
+    def __init__(self, message: str, *, remedy: str = "", code: str = "error") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+
+
+class UserError(SteadyRLError, ValueError):
+    """Wrong usage or bad input: exit status 2."""
+
+    exit_status = 2
+
+
+class RunFailedError(SteadyRLError, RuntimeError):
+    """The run cannot go on (environment, non-finite numbers, disk): exit status 3."""
+
+
+class NonFiniteError(RunFailedError):
+    """A number that is not finite was seen before it could do harm."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A suggestion such as `Did you mean CartPole-v1?`, or an empty string when nothing is near."""
+    by_lower = {name.lower(): name for name in known}
+    hits = difflib.get_close_matches(word.lower(), by_lower, n=3, cutoff=0.55)
+    return f"Did you mean {' or '.join(by_lower[hit] for hit in hits)}?" if hits else ""

@@ -1,0 +1,64 @@
+"""From the policy's last hidden layer to the parameters of its distribution."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from steadyrl.nn.distributions import Distribution, Params
+from steadyrl.nn.init import blank_linear
+from steadyrl.spaces import ActionSpec
+
+
+class DiscreteHead(nn.Module):
+    """Logits [B, width], linear in the latent [B, L]."""
+
+    def __init__(self, latent_dim: int, width: int) -> None:
+        super().__init__()
+        self.logits = blank_linear(latent_dim, width)
+
+    def forward(self, latent: Tensor) -> Params:
+        """(logits [B, width],)."""
+        return (self.logits(latent),)
+
+
+class GaussianHead(nn.Module):
+    """A mean linear in the latent [B, L], and a log standard deviation [D] that depends on nothing."""
+
+    def __init__(self, latent_dim: int, size: int, log_std_init: float) -> None:
+        super().__init__()
+        self.mean = blank_linear(latent_dim, size)
+        self.log_std = nn.Parameter(torch.full((size,), log_std_init))
+
+    def forward(self, latent: Tensor) -> Params:
+        """(mean [B, D], log_std [D])."""
+        return self.mean(latent), self.log_std
+
+
+class SDEHead(nn.Module):
+    """A mean linear in the latent, the latent as gSDE's phi, and a log standard deviation for each entry of theta.
+
+    phi is detached: the features learn from the mean alone (`learn_features=False` in Stable-Baselines3).
+    """
+
+    def __init__(self, latent_dim: int, size: int, log_std_init: float) -> None:
+        super().__init__()
+        self.mean = blank_linear(latent_dim, size)
+        self.log_std = nn.Parameter(torch.full((latent_dim, size), log_std_init))
+
+    def forward(self, latent: Tensor) -> Params:
+        """(mean [B, D], phi [B, L], log_std [L, D])."""
+        return self.mean(latent), latent.detach(), self.log_std
+
+
+PolicyHead = DiscreteHead | GaussianHead | SDEHead
+
+
+def make_head(distribution: Distribution, latent_dim: int, action_spec: ActionSpec, log_std_init: float) -> PolicyHead:
+    """The head whose parameters `distribution` takes."""
+    if distribution.state_dependent:
+        return SDEHead(latent_dim, action_spec.size, log_std_init)
+    if action_spec.kind == "continuous":
+        return GaussianHead(latent_dim, action_spec.size, log_std_init)
+    width = action_spec.size if action_spec.kind == "multibinary" else sum(action_spec.nvec)
+    return DiscreteHead(latent_dim, width)

@@ -1,0 +1,177 @@
+"""Running statistics of observations and returns, in float64; frozen use is simply not updating them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from steadyrl.errors import UserError
+from steadyrl.spaces import ObsSpec, ObsTree
+
+Float64 = npt.NDArray[np.float64]
+State = dict[str, Float64]
+
+
+class RunningMeanStd:
+    """Mean and population variance of all rows seen, merged batch by batch (Chan, Golub, LeVeque 1979).
+
+    Two rows are needed for a variance: with fewer, `var` is 1, so that dividing by its root changes nothing.
+
+    Args:
+        shape: Shape of one row.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.shape = shape
+        self.count = 0
+        self.mean: Float64 = np.zeros(shape)
+        self._m2: Float64 = np.zeros(shape)  # sum of squared distances from the mean
+
+    @property
+    def var(self) -> Float64:
+        """Population variance, [*shape]; 1 before two rows have been seen."""
+        return self._m2 / self.count if self.count >= 2 else np.ones(self.shape)
+
+    def update(self, batch: npt.NDArray[Any]) -> None:
+        """Take in rows, [n, *shape]; n may be 0."""
+        n = batch.shape[0]
+        if n == 0:
+            return
+        rows = batch.astype(np.float64)
+        batch_mean = rows.mean(axis=0)
+        delta = batch_mean - self.mean
+        total = self.count + n
+        self._m2 = self._m2 + np.square(rows - batch_mean).sum(axis=0) + np.square(delta) * (self.count * n / total)
+        self.mean = self.mean + delta * (n / total)
+        self.count = total
+
+    def state_dict(self) -> State:
+        """Everything needed to go on exactly; copies."""
+        return {"mean": self.mean.copy(), "m2": self._m2.copy(), "count": np.array(self.count, dtype=np.float64)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` gave.
+
+        Raises:
+            UserError: an entry is missing or of another shape.
+        """
+        mean, m2 = _entry(state, "mean", self.shape), _entry(state, "m2", self.shape)
+        self.count = int(_entry(state, "count", ()))
+        self.mean, self._m2 = mean, m2
+
+
+def _entry(state: State, key: str, shape: tuple[int, ...]) -> Float64:
+    found = state.get(key)
+    if found is None or found.shape != shape:
+        what = "missing" if found is None else f"of shape {found.shape}"
+        raise UserError(
+            f"The normaliser's saved '{key}' is {what}, but shape {shape} is needed.",
+            remedy="Load a file that was saved for the same observation space and number of environments.",
+            code="bad-state",
+        )
+    return np.array(found, dtype=np.float64)
+
+
+class ObsNormalizer:
+    """(obs - mean) / sqrt(var + eps), clipped, for each entry of each Box leaf; one statistic for all environments.
+
+    Other leaves, and images, which have a fixed scale of their own, pass through untouched.
+
+    Args:
+        obs_spec: The observation space.
+        clip: Bound of the result's magnitude.
+        eps: Added to the variance.
+    """
+
+    def __init__(self, obs_spec: ObsSpec, clip: float = 10.0, eps: float = 1e-8) -> None:
+        self.clip = clip
+        self.eps = eps
+        self.statistics = {
+            leaf.path: RunningMeanStd(leaf.stored_shape)
+            for leaf in obs_spec.leaves
+            if leaf.kind == "box" and leaf.scale == 1.0
+        }
+
+    def update(self, obs: ObsTree, mask: npt.NDArray[np.bool_]) -> None:
+        """Take in the rows of leaves [N, ...] where `mask` [N] is True."""
+        for path, statistic in self.statistics.items():
+            statistic.update(obs[path][mask])
+
+    def __call__(self, obs: ObsTree) -> ObsTree:
+        """A new tree; normalised leaves are fresh float32 arrays, the others are the arrays passed in."""
+        return {path: self._leaf(path, array) for path, array in obs.items()}
+
+    def _leaf(self, path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        statistic = self.statistics.get(path)
+        if statistic is None:
+            return array
+        scaled = (array - statistic.mean) / np.sqrt(statistic.var + self.eps)
+        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+
+    def state_dict(self) -> State:
+        """Float64 arrays named `mean/PATH`, `m2/PATH`, `count/PATH`."""
+        return {
+            f"{name}/{path}": array
+            for path, statistic in self.statistics.items()
+            for name, array in statistic.state_dict().items()
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` gave.
+
+        Raises:
+            UserError: an entry is missing or of another shape.
+        """
+        for path, statistic in self.statistics.items():
+            suffix = f"/{path}"
+            names = ("mean", "m2", "count")
+            statistic.load_state_dict({name: state[name + suffix] for name in names if name + suffix in state})
+
+
+class RewardNormalizer:
+    """Rewards over the running standard deviation of the discounted return, clipped; training only.
+
+    Args:
+        num_envs: Environments, N.
+        gamma: Discount of the returns.
+        clip: Bound of the result's magnitude.
+        eps: Added to the variance.
+    """
+
+    def __init__(self, num_envs: int, gamma: float, clip: float = 10.0, eps: float = 1e-8) -> None:
+        self.gamma = gamma
+        self.clip = clip
+        self.eps = eps
+        self._statistic = RunningMeanStd(())
+        self._returns: Float64 = np.zeros(num_envs)  # discounted return of the running episode
+
+    @property
+    def std(self) -> float:
+        """What rewards are divided by; about 1 before two returns have been seen."""
+        return float(np.sqrt(self._statistic.var + self.eps))
+
+    def __call__(
+        self, rewards: Float64, done: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.float32]:
+        """Take in one step, [N] each, and return its normalised rewards [N]; 0 where not valid."""
+        self._returns = np.where(valid, self._returns * self.gamma + rewards, self._returns)
+        self._statistic.update(self._returns[valid])
+        scaled = np.clip(rewards / self.std, -self.clip, self.clip)
+        self._returns[done] = 0.0
+        return np.where(valid, scaled, 0.0).astype(np.float32)
+
+    def state_dict(self) -> State:
+        """The statistic and the running episodes' returns; copies."""
+        return {**self._statistic.state_dict(), "returns": self._returns.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` gave.
+
+        Raises:
+            UserError: an entry is missing or of another shape.
+        """
+        returns = _entry(state, "returns", self._returns.shape)
+        self._statistic.load_state_dict(state)
+        self._returns = returns

@@ -1,0 +1,212 @@
+"""The policy: observation transform + network + action transform, as one thing that goes wherever the policy goes."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from steadyrl.nn.distributions import make_distribution
+from steadyrl.nn.networks import ActorCritic, feature_dim, policy_latent_dim, trunk_widths
+from steadyrl.nn.normalizer import ObsNormalizer
+from steadyrl.seeding import Stream
+from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
+
+_DESCRIPTION = {"obs", "action", "architecture", "normalize_obs", "value_scale"}
+_MAX_LAYERS = 1000  # of a saved network: making layers takes time even where they are narrow
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What makes the network; fields as in the configuration of the algorithm."""
+
+    net_arch: dict[str, tuple[int, ...]]
+    activation_fn: str
+    log_std_init: float
+    squash_output: bool
+    use_sde: bool
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Architecture:
+        """The inverse of `dataclasses.asdict`, from JSON; ValueError, TypeError or KeyError for anything else."""
+        made = cls(**{**data, "net_arch": {name: tuple(sizes) for name, sizes in data["net_arch"].items()}})
+        widths = [width for sizes in made.net_arch.values() for width in sizes]
+        good = (
+            made.net_arch.keys() == {"pi", "vf"}
+            and all(type(width) is int and width >= 1 for width in widths)
+            and len(widths) <= _MAX_LAYERS
+            and type(made.log_std_init) in (int, float)
+            and {type(made.squash_output), type(made.use_sde)} == {bool}
+        )
+        if not good:
+            raise ValueError(f"{data} is no architecture")
+        return made
+
+    def parameters(self, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
+        """How many weights the network has, counted without making it."""
+        pi, vf = trunk_widths(self.net_arch)
+        features, size = feature_dim(obs_spec), action_spec.size
+        latent = pi[-1] if pi else features
+        if action_spec.kind == "continuous":
+            head = _linear(latent, size) + (latent * size if self.use_sde else size)
+        else:
+            head = _linear(latent, size if action_spec.kind == "multibinary" else sum(action_spec.nvec))
+        trunks = sum(_linear(*pair) for widths in (pi, vf) for pair in pairwise((features, *widths)))
+        return trunks + head + _linear(vf[-1] if vf else features, 1)
+
+
+def _linear(width_in: int, width_out: int) -> int:
+    return width_in * width_out + width_out
+
+
+class Policy:
+    """Raw observation in, environment action out.
+
+    Args:
+        obs_spec: Leaves of the observation.
+        action_spec: The environment's actions.
+        architecture: What makes the network.
+        normalizer: Statistics of the observations, or None where they are used as they are.
+        device: Where the network is.
+    """
+
+    def __init__(
+        self,
+        obs_spec: ObsSpec,
+        action_spec: ActionSpec,
+        architecture: Architecture,
+        normalizer: ObsNormalizer | None,
+        device: torch.device,
+    ) -> None:
+        self.obs_spec = obs_spec
+        self.action_spec = action_spec
+        self.architecture = architecture
+        self.normalizer = normalizer
+        self.device = device
+        self.distribution = make_distribution(
+            action_spec,
+            squash=architecture.squash_output,
+            use_sde=architecture.use_sde,
+            latent_dim=policy_latent_dim(obs_spec, architecture.net_arch),
+        )
+        self.net = ActorCritic(
+            obs_spec,
+            self.distribution,
+            action_spec,
+            net_arch=architecture.net_arch,
+            activation_fn=architecture.activation_fn,
+            log_std_init=architecture.log_std_init,
+        ).to(device)
+        self.value_scale = 1.0  # rewards were divided by this in training
+
+    def normalise(self, obs: ObsTree) -> ObsTree:
+        """Stored observations, leaves [B, ...], as the network takes them; statistics stay as they are."""
+        return obs if self.normalizer is None else self.normalizer(obs)
+
+    def tensors(self, obs: ObsTree) -> dict[str, Tensor]:
+        """Arrays as tensors on the network's device."""
+        return {path: torch.from_numpy(leaf).to(self.device) for path, leaf in obs.items()}
+
+    @torch.no_grad()
+    def act(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> tuple[Tensor, Tensor, Tensor]:
+        """Sample actions for normalised observations, leaves [N, ...], with noise that `distribution.draw` gave.
+
+        Returns:
+            On the CPU: actions in the stored form [N, ...], their log-probabilities [N], values [N].
+        """
+        params, values = self.net(self.tensors(obs))
+        actions = self.distribution.sample(params, torch.from_numpy(noise).to(self.device))
+        log_probs = self.distribution.log_prob(params, actions)
+        return actions.cpu(), log_probs.cpu(), values.cpu()
+
+    @torch.no_grad()
+    def values(self, obs: ObsTree) -> Tensor:
+        """V of normalised observations, in the scale of the training rewards, [B], on the CPU."""
+        return self.net.critic(self.tensors(obs)).cpu()
+
+    def to_env(self, actions: Tensor) -> npt.NDArray[Any]:
+        """Stored actions [N, ...] as the environment's, [N, *shape]."""
+        return self.action_spec.to_env(self.distribution.to_unit(actions).numpy())
+
+    @torch.no_grad()
+    def predict(self, obs: ObsTree, stream: Stream | None = None) -> npt.NDArray[Any]:
+        """Environment actions [B, *shape] for raw observations: the most likely, or sampled where a stream is given."""
+        tensors = self.tensors(self.normalise(obs))
+        params = self.net.actor(tensors)
+        if stream is None:
+            return self.to_env(self.distribution.mode(params).cpu())
+        batch = next(iter(tensors.values())).shape[0]
+        noise = torch.from_numpy(self.distribution.draw(stream, batch)).to(self.device)
+        return self.to_env(self.distribution.sample(params, noise).cpu())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Weights and normaliser as CPU tensors, by name."""
+        state = {f"net.{name}": tensor.detach().cpu().clone() for name, tensor in self.net.state_dict().items()}
+        if self.normalizer is not None:
+            arrays = self.normalizer.state_dict()
+            state |= {f"normalizer.{name}": torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take over what `state_dict` gave; names and shapes must be the policy's."""
+        net = {name.removeprefix("net."): x for name, x in state.items() if name.startswith("net.")}
+        self.net.load_state_dict(net)
+        if self.normalizer is not None:
+            arrays = {
+                name.removeprefix("normalizer."): x.numpy()
+                for name, x in state.items()
+                if name.startswith("normalizer.")
+            }
+            self.normalizer.load_state_dict(arrays)
+
+    def sha256(self) -> str:
+        """Hash of everything that decides the policy's actions: weights and normaliser."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """Everything but the numbers, as JSON values: `from_description` makes the same policy, with fresh numbers."""
+        return {
+            "obs": self.obs_spec.to_json(),
+            "action": self.action_spec.to_json(),
+            "architecture": asdict(self.architecture),
+            "normalize_obs": self.normalizer is not None,
+            "value_scale": self.value_scale,
+        }
+
+    @classmethod
+    def from_description(cls, data: dict[str, Any], device: torch.device, *, parameters: int | None = None) -> Policy:
+        """The inverse of `describe`.
+
+        Args:
+            data: JSON values that `describe` gave.
+            device: Where the network will be.
+            parameters: How many weights there are to fill it with; where given, no other network is made.
+
+        Raises:
+            ValueError, TypeError, KeyError: this is no description, or it is of a network of another size.
+        """
+        scale = data["value_scale"]
+        if data.keys() != _DESCRIPTION or type(data["normalize_obs"]) is not bool:
+            raise ValueError(f"a policy is described by exactly {sorted(_DESCRIPTION)}")
+        if type(scale) is not float or not 0.0 < scale < math.inf:
+            raise ValueError(f"value_scale is {scale!r}, not a number above 0")
+        obs_spec, action_spec = ObsSpec.from_json(data["obs"]), ActionSpec.from_json(data["action"])
+        architecture = Architecture.from_json(data["architecture"])
+        wanted = architecture.parameters(obs_spec, action_spec)
+        if parameters not in (None, wanted):
+            raise ValueError(f"the network has {wanted} weights, but there are {parameters}")
+        normalizer = ObsNormalizer(obs_spec) if data["normalize_obs"] else None
+        policy = cls(obs_spec, action_spec, architecture, normalizer, device)
+        policy.value_scale = scale
+        return policy

@@ -1,0 +1,13 @@
+"""Gymnasium spaces <-> plain arrays.
+
+An observation becomes a tree of arrays, held flat: `{path: array}`, with the one path `""` for a space without parts.
+An action of the policy becomes the environment's own action. Nothing here imports torch, and the environment's spaces
+are only read.
+"""
+
+from __future__ import annotations
+
+from steadyrl.spaces.action import ActionKind, ActionSpec
+from steadyrl.spaces.observation import Leaf, LeafKind, ObsSpec, ObsTree
+
+__all__ = ["ActionKind", "ActionSpec", "Leaf", "LeafKind", "ObsSpec", "ObsTree"]

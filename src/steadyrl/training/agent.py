@@ -1,0 +1,319 @@
+"""The agent: an algorithm, its environments, and what they did so far."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from steadyrl.algorithms import make_algorithm
+from steadyrl.bundle import SUFFIX, Bundle, to_bytes
+from steadyrl.config import to_json
+from steadyrl.configs import OnPolicyConfig
+from steadyrl.envs.make import EnvFactory
+from steadyrl.envs.vector import make_vec
+from steadyrl.errors import UserError
+from steadyrl.nn.normalizer import ObsNormalizer
+from steadyrl.nn.policy import Architecture, Policy
+from steadyrl.seeding import Seeds
+from steadyrl.training.events import Listener, Notice
+from steadyrl.training.files import write_atomic
+from steadyrl.training.learning import Learning
+from steadyrl.training.on_policy import OnPolicyLoop
+from steadyrl.training.plan import make_folder
+from steadyrl.training.setup import EnvLike, Setup, prepare_training
+from steadyrl.training.threads import torch_threads
+
+
+class Agent:
+    """Trains, predicts, saves.
+
+    Args:
+        env: A Gymnasium id, `path/to/file.py:ClassName`, a callable or class that makes an environment, an
+            environment, or a vector environment. Instances are never copied: an environment is used alone
+            (`num_envs` 1).
+        preset: `auto` takes the tuned settings of this environment if there are any, `none` the defaults, another
+            name those of that environment. Explicit arguments win.
+        **options: Hyperparameters of the algorithm and settings of the run (`seed`, `device`, `vec`, `eval_freq`,
+            ...), under the names of the command line's flags.
+
+    Raises:
+        UserError: anything unknown, of the wrong type or size; it names the nearest right one.
+    """
+
+    algo: ClassVar[str]
+
+    def __init__(self, env: EnvLike, *, preset: str = "auto", **options: Any) -> None:
+        setup = prepare_training(self.algo, env, options, preset=preset)
+        for notice in setup.notices:
+            say(notice)
+        self._begin(setup, None)
+
+    @classmethod
+    def from_setup(cls, setup: Setup) -> Self:
+        """The agent of a checked setup; its notices are left to the caller."""
+        agent = cls.__new__(cls)
+        agent._begin(setup, None)
+        return agent
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle, setup: Setup | None, config: OnPolicyConfig) -> Self:
+        """The agent of a saved policy; it can learn where a setup is given, with a fresh optimiser."""
+        agent = cls.__new__(cls)
+        agent.config = config
+        agent.policy = bundle.policy
+        agent._begin(setup, bundle)
+        return agent
+
+    def _begin(self, setup: Setup | None, bundle: Bundle | None) -> None:
+        """Fresh counters and streams, environments where there is a setup, the bundle's policy where there is one."""
+        self.setup = setup
+        self.about: dict[str, Any] = {} if bundle is None else bundle.about
+        self.best_mean: float | None = None
+        self._loop: OnPolicyLoop | None = None
+        seed = int(self.about.get("seed", 0)) if setup is None else setup.settings.seed
+        self.seeds = Seeds(seed)
+        if setup is not None:
+            settings = setup.settings
+            self.seeds = Seeds(
+                seed, env_seed=settings.env_seed, algo_seed=settings.algo_seed, eval_seed=settings.eval_seed
+            )
+            self.config = setup.resolved.config
+            if bundle is None:
+                with torch_threads(settings.threads):
+                    self.policy = _new_policy(setup, self.seeds)
+        self._predict_stream = self.seeds.stream("algo", "predict")
+
+    @property
+    def loop(self) -> OnPolicyLoop:
+        """What goes on from step to step; its environments are made when it is first needed.
+
+        Raises:
+            UserError: the agent has no environment.
+        """
+        if self._loop is None:
+            setup = self.require_setup()
+            venv = make_vec(setup.source, self.config.num_envs, vec=setup.settings.vec)
+            with torch_threads(self.threads):
+                algorithm = make_algorithm(self.config, self.policy, self.seeds)
+                self._loop = OnPolicyLoop(self.config, algorithm, venv, self.seeds.env_seeds(venv.num_envs))
+            self._loop.counters.timesteps = int(self.about.get("num_timesteps", 0))
+        return self._loop
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps trained on so far."""
+        return self._loop.counters.timesteps if self._loop else int(self.about.get("num_timesteps", 0))
+
+    @property
+    def threads(self) -> int:
+        """Torch's threads for this agent."""
+        return self.setup.settings.threads if self.setup else 1
+
+    @property
+    def env_factory(self) -> EnvFactory | None:
+        """What makes the agent's environments, or None where it has none or was given a vector of them."""
+        return self.setup.source if self.setup and isinstance(self.setup.source, EnvFactory) else None
+
+    def learn(
+        self,
+        total_timesteps: int,
+        *,
+        schedule_steps: int | None = None,
+        callback: Listener | Sequence[Listener] | None = None,
+        eval_env: EnvLike | None = None,
+        run_dir: str | Path | None = None,
+    ) -> Self:
+        """Train for this many further environment steps, never one more; environments go on where they were.
+
+        Args:
+            total_timesteps: Environment steps of this call.
+            schedule_steps: The declared total that schedules run over; None is the steps so far plus this call. A
+                rollout that is unfinished when the call ends waits for the next one, unless the declared total is
+                reached.
+            callback: Called with each event of `steadyrl.training.events`; returning False ends the call.
+            eval_env: Where evaluations happen; None makes environments like the training's.
+            run_dir: The run folder to make and write; None writes no file. Evaluation on a schedule happens with a
+                run folder, an `eval_env`, or an `eval_freq`.
+
+        Raises:
+            UserError: the agent has no environment, or a number is out of range.
+            RunFailedError: the environment failed, a number was not finite, the disk is full.
+            KeyboardInterrupt: after SIGINT, once the step was finished and the agent saved.
+        """
+        listeners = [callback] if callable(callback) else list(callback or ())
+        learning = Learning(self, total_timesteps, schedule_steps, listeners, say)
+        folder = None
+        if run_dir is not None:
+            folder = make_folder(self.require_setup(), run_dir=Path(run_dir))
+        outcome = learning.run(folder=folder, eval_env=eval_env)
+        if outcome.signal == "SIGINT":
+            raise KeyboardInterrupt
+        if outcome.signal:
+            raise SystemExit(128 + getattr(signal, outcome.signal))
+        return self
+
+    def require_setup(self) -> Setup:
+        """Raises UserError for an agent without environments."""
+        if self.setup is None:
+            raise UserError(
+                "This agent was loaded without an environment, so it cannot learn.",
+                remedy="Use steadyrl.load(path, env=...) or agent.set_env(...); the optimiser starts fresh.",
+                code="no-env",
+            )
+        return self.setup
+
+    def set_env(self, env: EnvLike, **options: Any) -> None:
+        """Give the agent another environment of the same spaces to learn in; optimiser and rollout start fresh.
+
+        Raises:
+            UserError: the spaces differ from the policy's.
+        """
+        about = self.about | {"num_timesteps": self.num_timesteps}
+        chosen = to_json(self.config) | {"seed": self.seeds.seed} | options
+        setup = prepare_training(self.algo, env, chosen, preset="none")
+        require_same_spaces(self.policy, setup)
+        self.close()
+        self.setup, self.about, self.config, self._loop = setup, about, setup.resolved.config, None
+
+    def predict(
+        self,
+        obs: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
+    ) -> tuple[npt.NDArray[Any], Any]:
+        """Actions for raw observations, as the environment takes them.
+
+        Args:
+            obs: One observation, or a batch with one more leading dimension.
+            state: Recurrent state; handed back as it is by policies without one.
+            episode_start: Where recurrent state starts anew; without effect here.
+            deterministic: The most likely action instead of a sampled one.
+            action_masks: Not supported by these policies: must be None.
+
+        Returns:
+            One action or a batch of them, in the action space's shape and dtype; and the state.
+
+        Raises:
+            UserError: the observation does not have the shape the policy was made for.
+        """
+        if action_masks is not None:
+            raise UserError(
+                "action_masks were given, but this policy was not made for masks.",
+                remedy="Leave action_masks out.",
+                code="unsupported",
+            )
+        single = self.policy.obs_spec.is_single(obs)
+        tree = self.policy.obs_spec.store(obs, batch=not single)
+        with torch_threads(self.threads):
+            actions = self.policy.predict(tree, None if deterministic else self._predict_stream)
+        return (actions[0] if single else actions), state
+
+    def value(self, obs: Any) -> npt.NDArray[np.float32]:
+        """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards."""
+        single = self.policy.obs_spec.is_single(obs)
+        tree = self.policy.obs_spec.store(obs, batch=not single)
+        with torch_threads(self.threads):
+            values = self.policy.values(self.policy.normalise(tree)).numpy() * np.float32(self.policy.value_scale)
+        return np.asarray(values[0] if single else values)
+
+    def bundle(self) -> Bundle:
+        """The policy as it is now, and what is known of it."""
+        about = {**self.about, "algo": self.algo, "config": to_json(self.config), "num_timesteps": self.num_timesteps}
+        if self.setup is not None:
+            settings = self.setup.settings
+            about |= {
+                "env": settings.env,
+                "env_kwargs": dict(settings.env_kwargs),
+                "max_episode_steps": settings.max_episode_steps,
+                "seed": settings.seed,
+            }
+        return Bundle(self.policy, about)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the policy as one file, `NAME.srl`; returns its path.
+
+        Raises:
+            UserError: its folder does not exist.
+            RunFailedError: the disk or the permissions do not allow it.
+        """
+        target = Path(path)
+        target = target if target.suffix == SUFFIX else target.with_name(target.name + SUFFIX)
+        if not target.parent.is_dir():
+            raise UserError(
+                f"The folder {target.parent} does not exist.", remedy="Make it first.", code="no-such-folder"
+            )
+        write_atomic(target, to_bytes(self.bundle()))
+        return target
+
+    def close(self) -> None:
+        """Close the training environments."""
+        if self._loop is not None:
+            self._loop.venv.close()
+
+
+def say(notice: Notice) -> None:
+    """Tell a user of the Python interface."""
+    print(f"steadyrl: {notice.message}", file=sys.stderr)
+
+
+def require_same_spaces(policy: Policy, setup: Setup) -> None:
+    """Raises UserError unless the environment's spaces are those that the policy was made for."""
+    for role, mine, theirs in (
+        ("observation", policy.obs_spec.to_json(), setup.obs_spec.to_json()),
+        ("action", policy.action_spec.to_json(), setup.action_spec.to_json()),
+    ):
+        if mine != theirs:
+            raise UserError(
+                f"The {role} space of {setup.settings.env} is not the one the policy was made for.\n"
+                f"  policy:      {mine}\n  environment: {theirs}",
+                remedy="Pass the environment that the policy was trained on, with the same arguments.",
+                code="other-spaces",
+            )
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device of this name; `auto` is the CPU, which is faster for small networks.
+
+    Raises:
+        UserError: torch knows no such device, or the machine has none.
+    """
+    try:
+        device = torch.device("cpu" if name == "auto" else name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"The device {name!r} cannot be used: {str(error).splitlines()[0]}",
+            remedy="Use --device cpu, or install a build of torch for this machine's GPU.",
+            code="no-such-device",
+        ) from error
+    return device
+
+
+def _new_policy(setup: Setup, seeds: Seeds) -> Policy:
+    config = setup.resolved.config
+    arch = config.net_arch
+    layers = arch if isinstance(arch, dict) else {"pi": arch, "vf": arch}
+    policy = Policy(
+        setup.obs_spec,
+        setup.action_spec,
+        Architecture(
+            {name: tuple(layers.get(name, ())) for name in ("pi", "vf")},
+            config.activation_fn,
+            config.log_std_init,
+            config.squash_output,
+            config.use_sde,
+        ),
+        ObsNormalizer(setup.obs_spec) if config.normalize_obs else None,
+        resolve_device(setup.settings.device),
+    )
+    policy.net.initialise(seeds.stream("algo", "weights"), ortho=config.ortho_init)
+    return policy

@@ -1,0 +1,54 @@
+"""Who evaluates a run: holds the evaluation environments between two evaluations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from steadyrl.envs.make import EnvFactory
+from steadyrl.envs.types import VecEnv
+from steadyrl.nn.policy import Policy
+from steadyrl.seeding import Stream
+from steadyrl.training.evaluation import (
+    MAX_ENVS,
+    Evaluation,
+    global_generators_kept,
+    run_episodes,
+    run_vector_episodes,
+)
+
+
+class Evaluator:
+    """Evaluates a policy on environments of its own.
+
+    Args:
+        source: Makes environments, or is a vector of them.
+        seeds: The seed of each episode.
+    """
+
+    def __init__(self, source: EnvFactory | VecEnv, seeds: list[int]) -> None:
+        self._source = source
+        self._seeds = seeds
+        self._envs: list[gym.Env[Any, Any]] = []
+
+    def __call__(self, policy: Policy, stream: Stream | None = None) -> Evaluation:
+        """One evaluation; deterministic unless a stream to sample with is given."""
+        with global_generators_kept():
+            if isinstance(self._source, EnvFactory):
+                return run_episodes(policy, self._environments(), self._seeds, stream)
+            return run_vector_episodes(policy, self._source, self._seeds, stream)
+
+    def _environments(self) -> list[gym.Env[Any, Any]]:
+        if not self._envs and isinstance(self._source, EnvFactory):
+            self._envs = [
+                self._source() for _ in range(1 if self._source.is_instance else min(MAX_ENVS, len(self._seeds)))
+            ]
+        return self._envs
+
+    def close(self) -> None:
+        """Close the environments that were made here; one that the user made stays open."""
+        if isinstance(self._source, EnvFactory) and not self._source.is_instance:
+            for env in self._envs:
+                env.close()
+        self._envs = []

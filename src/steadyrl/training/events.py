@@ -1,0 +1,125 @@
+"""The one typed event stream of a run: displays, loggers and `learn(callback=)` all listen to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A call of `learn` begins (or goes on) at `step` and runs to `total_timesteps`."""
+
+    algo: str
+    env: str
+    seed: int
+    step: int
+    total_timesteps: int
+    run_dir: Path | None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know, said once."""
+
+    code: str
+    message: str
+    level: str = "note"  # note, warning
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeEnded:
+    """A training episode ended; `return_` is the raw sum of rewards."""
+
+    step: int
+    env_index: int
+    return_: float
+    length: int
+    terminated: bool
+    truncated: bool
+    success: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Emitted after each rollout: where the run stands.
+
+    `phases` are seconds since the start of this call by phase: `env`, `act`, `learn`, `eval`, `other`.
+    """
+
+    step: int
+    total_timesteps: int
+    start_step: int
+    elapsed_s: float
+    phases: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsLogged:
+    """One row of metrics under Stable-Baselines3's tags, averaged since the last row."""
+
+    step: int
+    updates: int
+    time_s: float
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationEnded:
+    """An isolated evaluation: raw returns of the deterministic policy over fixed seeds."""
+
+    step: int
+    mean: float
+    std: float
+    ci95: tuple[float, float]
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    is_best: bool
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSaved:
+    """A checkpoint was written; `kind` is `step`, `best` or `final`."""
+
+    step: int
+    path: Path
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The call of `learn` is over; `status` as in the manifest: finished, stopped, interrupted, preempted, failed."""
+
+    step: int
+    status: str
+    elapsed_s: float
+    run_dir: Path | None
+    message: str = ""
+
+
+Event = RunStarted | Notice | EpisodeEnded | Progress | MetricsLogged | EvaluationEnded | CheckpointSaved | RunEnded
+Listener = Callable[[Event], Any]
+
+
+class EventStream:
+    """Passes each event to every listener, in the order they were added."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    def add(self, listener: Listener) -> None:
+        """Listen from now on."""
+        self._listeners.append(listener)
+
+    def remove(self, listener: Listener) -> None:
+        """Listen no more."""
+        self._listeners.remove(listener)
+
+    def emit(self, event: Event) -> None:
+        """Tell everybody."""
+        for listener in self._listeners:
+            listener(event)

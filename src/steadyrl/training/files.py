@@ -1,0 +1,98 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steadyrl.errors import RunFailedError, UserError
+
+MIN_FREE_BYTES = 32 * 2**20
+
+
+def jsonable(value: Any) -> Any:
+    """`value` with tuples as lists, paths as text and non-finite numbers as null, so that strict JSON can hold it."""
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    if isinstance(value, np.generic):
+        return jsonable(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    return str(value)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write to a temporary name, flush to the disk, rename.
+
+    Raises:
+        RunFailedError: the disk or the permissions do not allow it; what was there before is untouched.
+    """
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise RunFailedError(
+            f"{path} cannot be written: {error.strerror or error}.",
+            remedy="Free some disk space, or choose another place.",
+            code="cannot-write",
+        ) from error
+
+
+def write_json(path: Path, data: Any) -> None:
+    """`write_atomic` of indented, strict JSON."""
+    write_atomic(path, (json.dumps(jsonable(data), indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        UserError: the file is missing or holds no JSON object.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict):
+            raise ValueError("it does not hold a JSON object")
+        return document
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{path} does not exist.", remedy="Name a run folder that `steadyrl train` made.", code="no-such-file"
+        ) from error
+    except (ValueError, OSError, RecursionError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}.", remedy="Restore the file, or train again.", code="unreadable"
+        ) from error
+
+
+def require_free_space(directory: Path) -> None:
+    """Raises UserError unless the disk of `directory` (or of its nearest existing parent) has room for a run."""
+    place = directory.absolute()
+    while not os.path.exists(place):  # unlike Path.exists, no error below a folder that may not be searched
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if free < MIN_FREE_BYTES:
+        raise UserError(
+            f"The disk of {place} has {free / 2**20:.1f} MiB free, "
+            f"and a run needs at least {MIN_FREE_BYTES // 2**20} MiB.",
+            remedy="Free some disk space, or choose another place with --run-dir.",
+            code="no-disk-space",
+        )

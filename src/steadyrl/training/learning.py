@@ -1,0 +1,245 @@
+"""One call of `learn` from the outside: who listens, where it evaluates and saves, how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+
+from steadyrl.configs import LinearSchedule
+from steadyrl.envs.make import EnvFactory, make_env_factory
+from steadyrl.envs.types import VecEnv
+from steadyrl.envs.vector import make_vec
+from steadyrl.errors import UserError
+from steadyrl.training.checkpoint import save_checkpoint
+from steadyrl.training.curve import write_curve
+from steadyrl.training.evaluation import Evaluation, global_generators_kept
+from steadyrl.training.evaluator import Evaluator
+from steadyrl.training.events import EvaluationEnded, Event, EventStream, Listener, Notice, RunEnded, RunStarted
+from steadyrl.training.logging import RunWriter
+from steadyrl.training.run_folder import RunFolder
+from steadyrl.training.session import Every, Extras, Session
+from steadyrl.training.setup import EnvLike
+from steadyrl.training.signals import StopFlag, signals_stop
+from steadyrl.training.threads import torch_threads
+from steadyrl.training.video import record_episode
+
+if TYPE_CHECKING:
+    from steadyrl.training.agent import Agent
+
+
+NO_EVALUATION = Notice(
+    "no-evaluation",
+    "There is no evaluation: this environment cannot be made a second time. "
+    "Pass eval_env=, or an id or a function instead of an instance.",
+    "warning",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call of `learn` ended; `signal` is the name of the signal that ended it, or empty."""
+
+    status: str
+    signal: str
+    elapsed_s: float
+    fps: float
+    evaluation: Evaluation | None
+
+
+class Learning:
+    """One call of `learn`.
+
+    Args:
+        agent: Who learns.
+        total_timesteps: Environment steps of this call.
+        schedule_steps: The declared total, or None for the steps so far plus this call.
+        listeners: Called with each event; one that returns False ends the call.
+        say: Tells the user something once.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        total_timesteps: int,
+        schedule_steps: int | None,
+        listeners: Sequence[Listener],
+        say: Callable[[Notice], None],
+    ) -> None:
+        self._agent = agent
+        self._setup = agent.require_setup()
+        self._loop = agent.loop
+        self._say = say
+        self._stop = StopFlag()
+        self.events = EventStream()
+        for listener in listeners:
+            self.events.add(self._stoppable(listener))
+        done = self._loop.counters.timesteps
+        self.target = done + _at_least_one("total_timesteps", total_timesteps)
+        self.total = self.target if schedule_steps is None else schedule_steps
+        if self.total < self.target:
+            raise UserError(
+                f"schedule_steps is {schedule_steps}, but this call goes on to step {self.target}.",
+                remedy=f"Declare at least {self.target}, or train fewer steps.",
+                code="bad-value",
+            )
+        if schedule_steps is None and done > 0 and _has_schedule(agent.config):
+            say(Notice("schedule", f"Schedules now run over {self.total} steps: those so far and this call's."))
+
+    def run(self, *, folder: RunFolder | None, eval_env: EnvLike | None = None) -> Outcome:
+        """Train; writes the run folder where there is one."""
+        agent, setup = self._agent, self._setup
+        with ExitStack() as stack:
+            stack.enter_context(torch_threads(setup.settings.threads))
+            if folder is not None:
+                writer = RunWriter(folder.path)
+                stack.callback(writer.close)
+                self.events.add(writer)
+                if setup.settings.capture_video:
+                    self.events.add(_Camera(agent, folder))
+            extras = self._extras(folder, eval_env, stack)
+            session = Session(self._loop, self.events, extras, self._stop, agent.config.log_interval)
+            self.events.emit(
+                RunStarted(
+                    agent.algo,
+                    setup.settings.env,
+                    setup.settings.seed,
+                    self._loop.counters.timesteps,
+                    self.total,
+                    folder.path if folder else None,
+                    setup.to_json(),
+                )
+            )
+            start = self._loop.counters.timesteps
+            try:
+                with signals_stop(self._stop):
+                    agent.best_mean = session.run(self.target, self.total, agent.best_mean)
+            except BaseException as error:
+                status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+                self._end(folder, session, status, None, f"{type(error).__name__}: {error}")
+                raise
+            status = self._stop.status if self._stop.reason else "finished"
+            self._end(folder, session, status, session.last_evaluation, "")
+            elapsed = session.elapsed
+        if folder is not None:
+            write_curve(folder.path)
+        name = self._stop.reason if self._stop.reason.startswith("SIG") else ""
+        fps = (self._loop.counters.timesteps - start) / elapsed
+        return Outcome(status, name, elapsed, fps, session.last_evaluation)
+
+    def _extras(self, folder: RunFolder | None, eval_env: EnvLike | None, stack: ExitStack) -> Extras:
+        settings, agent = self._setup.settings, self._agent
+        tenth = max(self.total // 10, 1)
+        extras = Extras(
+            eval_every=Every(tenth if settings.eval_freq is None else settings.eval_freq),
+            save_every=Every(tenth if settings.checkpoint_freq is None else settings.checkpoint_freq),
+        )
+        asked = folder is not None or eval_env is not None or settings.eval_freq is not None
+        wanted = asked and extras.eval_every.steps > 0
+        source = eval_source(agent, eval_env) if wanted else None
+        if wanted and source is None:
+            self._say(NO_EVALUATION)
+        if source is not None:
+            evaluator = Evaluator(source, agent.seeds.eval_episode_seeds(settings.eval_episodes))
+            stack.callback(evaluator.close)
+            extras.evaluate = lambda: evaluator(agent.policy)
+        if folder is not None:
+            extras.save = lambda kind: _save(agent, folder, kind)
+        return extras
+
+    def _end(
+        self, folder: RunFolder | None, session: Session, status: str, evaluation: Evaluation | None, message: str
+    ) -> None:
+        step, elapsed = self._loop.counters.timesteps, session.elapsed
+        if folder is not None:
+            folder.finish(
+                status,
+                timesteps=step,
+                wall_s=elapsed,
+                message=message,
+                signal=self._stop.reason if self._stop.reason.startswith("SIG") else None,
+                weights_sha256=self._agent.policy.sha256(),
+                eval=None if evaluation is None else summary(evaluation),
+            )
+        self.events.emit(RunEnded(step, status, elapsed, folder.path if folder else None, message))
+
+    def _stoppable(self, listener: Listener) -> Listener:
+        def listen(event: Event) -> None:
+            if listener(event) is False:
+                self._stop.reason = self._stop.reason or "callback"
+
+        return listen
+
+
+class _Camera:
+    """Films one episode at each evaluation, with the evaluation's first seed."""
+
+    def __init__(self, agent: Agent, folder: RunFolder) -> None:
+        self._agent = agent
+        self._folder = folder
+        source = eval_source(agent, None)
+        if not isinstance(source, EnvFactory):
+            raise UserError(
+                "capture_video needs an environment that can be made a second time.",
+                remedy="Pass an id or a function instead of an instance.",
+                code="no-env",
+            )
+        self._source = source
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, EvaluationEnded):
+            with global_generators_kept():
+                record_episode(
+                    lambda obs: self._agent.predict(obs, deterministic=True)[0],
+                    lambda: self._source(render_mode="rgb_array"),
+                    self._folder.path / "videos" / f"step_{event.step}.mp4",
+                    seed=self._agent.seeds.eval_episode_seeds(1)[0],
+                )
+
+
+def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None:
+    """Where the agent is evaluated: in `env`, else in environments like its own, else nowhere."""
+    if isinstance(env, gym.vector.VectorEnv):
+        return make_vec(env)
+    if env is not None:
+        settings = agent.setup.settings if agent.setup else None
+        return make_env_factory(
+            env,
+            env_kwargs=dict(settings.env_kwargs) if settings and isinstance(env, str) else {},
+            max_episode_steps=settings.max_episode_steps if settings and isinstance(env, str) else None,
+        )
+    factory = agent.env_factory
+    return factory.remake() if factory is not None and factory.can_remake else None
+
+
+def summary(evaluation: Evaluation) -> dict[str, Any]:
+    """As the JSON documents have it."""
+    return {
+        "mean": evaluation.mean,
+        "std": evaluation.std,
+        "ci95": list(evaluation.ci95),
+        "episodes": evaluation.episodes,
+    }
+
+
+def _save(agent: Agent, folder: RunFolder, kind: str) -> Path:
+    parent = folder.checkpoints if kind == "step" else folder.checkpoints / kind
+    return save_checkpoint(parent, agent.num_timesteps, agent.bundle())
+
+
+def _has_schedule(config: Any) -> bool:
+    return any(isinstance(getattr(config, field.name), LinearSchedule) for field in fields(config))
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if isinstance(value, bool) or int(value) != value or value < 1:
+        raise UserError(
+            f"{name} is {value!r}, but it must be a whole number of at least 1.",
+            remedy=f"Pass a number of environment steps as {name}.",
+            code="bad-value",
+        )
+    return int(value)

@@ -1,0 +1,164 @@
+"""A run from its plan to its results, and a finished run opened again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from steadyrl.training.agent import Agent, say
+from steadyrl.training.agents import AGENTS, load
+from steadyrl.training.checkpoint import find_checkpoint
+from steadyrl.training.events import Listener, Notice
+from steadyrl.training.learning import Learning, Outcome
+from steadyrl.training.logging import read_jsonl
+from steadyrl.training.plan import Plan, prepare
+from steadyrl.training.run_folder import RunFolder
+from steadyrl.training.setup import EnvLike
+
+
+class Run:
+    """A run folder and what is in it.
+
+    Attributes:
+        path: The run folder.
+    """
+
+    def __init__(self, folder: RunFolder, agent: Agent | None = None, outcome: Outcome | None = None) -> None:
+        self.path = folder.path
+        self._folder = folder
+        self._agent = agent
+        self._outcome = outcome
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """A run that was made before.
+
+        Raises:
+            UserError: the path is no run folder.
+        """
+        return cls(RunFolder.open(Path(path)))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """`config.json`."""
+        return self._folder.config
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """`manifest.json`."""
+        return self._folder.manifest
+
+    @property
+    def status(self) -> str:
+        """running, finished, stopped, interrupted, preempted or failed."""
+        return str(self.manifest["status"])
+
+    @property
+    def agent(self) -> Agent:
+        """The final agent, with its environment."""
+        if self._agent is None:
+            self._agent = self.load_agent()
+        return self._agent
+
+    def load_agent(self, checkpoint: str = "final", *, env: EnvLike | None = None) -> Agent:
+        """The agent of a checkpoint: `final`, `best` or a step; on the run's environment unless another is given.
+
+        Raises:
+            UserError: there is no such checkpoint, or the environment cannot be made.
+        """
+        path = find_checkpoint(self._folder.checkpoints, checkpoint)
+        settings = self.config["settings"]
+        return load(
+            path,
+            env=settings["env"] if env is None else env,
+            env_kwargs=settings["env_kwargs"],
+            max_episode_steps=settings["max_episode_steps"],
+            seed=settings["seed"],
+            eval_seed=settings["eval_seed"],
+            threads=settings["threads"],
+            device=settings["device"],
+        )
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Rows of `metrics.jsonl`."""
+        return read_jsonl(self.path / "metrics.jsonl")
+
+    def episodes(self) -> list[dict[str, Any]]:
+        """Rows of `episodes.jsonl`."""
+        return read_jsonl(self.path / "episodes.jsonl")
+
+    def evals(self) -> list[dict[str, Any]]:
+        """Rows of `evals.jsonl`."""
+        return read_jsonl(self.path / "evals.jsonl")
+
+    def summary(self) -> dict[str, Any]:
+        """What `steadyrl train --json` prints; `eval` is that of the final agent, null where there was none."""
+        manifest, config = self.manifest, self.config
+        fps = self._outcome.fps if self._outcome else manifest["timesteps"] / max(manifest["wall_s"], 1e-9)
+        return {
+            "run": str(self.path),
+            "algo": config["algo"],
+            "env": config["settings"]["env"],
+            "seed": config["settings"]["seed"],
+            "total_timesteps": manifest.get("timesteps"),
+            "status": manifest["status"],
+            "signal": manifest.get("signal"),
+            "fps": fps,
+            "wall_s": manifest["wall_s"],
+            "weights_sha256": manifest["weights_sha256"],
+            "eval": manifest["eval"],
+        }
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, status={self.status!r})"
+
+
+def execute(plan: Plan, listeners: Sequence[Listener] = (), say: Callable[[Notice], None] | None = None) -> Run:
+    """Run a plan to its end, or to the signal or callback that ends it early; the run says which.
+
+    Args:
+        plan: From `prepare`; its notices go to `say`.
+        listeners: Called with each event; one that returns False ends the run.
+        say: Tells the user something once; None is silence.
+    """
+    quiet = say or (lambda notice: None)
+    for notice in plan.setup.notices:
+        quiet(notice)
+    try:
+        agent = AGENTS[plan.setup.resolved.algo].from_setup(plan.setup)
+    except BaseException as error:
+        plan.folder.finish("failed", timesteps=0, wall_s=0.0, message=str(error), weights_sha256=None, eval=None)
+        raise
+    learning = Learning(agent, plan.setup.resolved.total_timesteps, None, listeners, quiet)
+    outcome = learning.run(folder=plan.folder)
+    return Run(plan.folder, agent, outcome)
+
+
+def train(
+    algo: str,
+    env: EnvLike,
+    *,
+    total_timesteps: int | None = None,
+    preset: str = "auto",
+    callback: Listener | Sequence[Listener] | None = None,
+    **options: Any,
+) -> Run:
+    """Train into a run folder, as `steadyrl train` does.
+
+    Args:
+        algo: Name of the algorithm, such as `ppo`.
+        env: As `steadyrl.PPO` takes it.
+        total_timesteps: Environment steps; else the preset's, else a million.
+        preset: `auto`, `none` or a preset's name.
+        callback: Called with each event; returning False ends the run.
+        **options: Hyperparameters and settings of the run under the names of the command line's flags.
+
+    Raises:
+        UserError: bad input; nothing is written.
+        RunFailedError: the environment failed, a number was not finite, the disk is full.
+    """
+    plan = prepare(algo, env, options, preset=preset, total_timesteps=total_timesteps)
+    listeners = [callback] if callable(callback) else list(callback or ())
+
+    return execute(plan, listeners, say)

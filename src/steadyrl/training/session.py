@@ -1,0 +1,198 @@
+"""One call of `learn`: drives the loop, evaluates and saves on schedule, tells the listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from steadyrl.training.evaluation import Evaluation
+from steadyrl.training.events import (
+    CheckpointSaved,
+    EpisodeEnded,
+    EvaluationEnded,
+    EventStream,
+    MetricsLogged,
+    Progress,
+)
+from steadyrl.training.on_policy import OnPolicyLoop
+from steadyrl.training.signals import StopFlag
+
+PROGRESS_S = 0.25  # seconds between two Progress events
+
+
+@dataclass(frozen=True)
+class Every:
+    """Due whenever the step count passes a multiple of `steps`; 0 is never."""
+
+    steps: int
+
+    def passed(self, before: int, now: int) -> bool:
+        """Whether a multiple lies in (before, now]."""
+        return self.steps > 0 and now // self.steps > before // self.steps
+
+
+NEVER = Every(0)
+
+
+@dataclass
+class Extras:
+    """What a session does besides training.
+
+    `evaluate` is called every `eval_every` environment steps and at the end; `save(kind)` returns the path of a new
+    checkpoint.
+    """
+
+    evaluate: Callable[[], Evaluation] | None = None
+    save: Callable[[str], Path] | None = None
+    eval_every: Every = NEVER
+    save_every: Every = NEVER
+
+
+class Session:
+    """One call of `learn`.
+
+    Args:
+        loop: The training itself.
+        events: Who listens.
+        extras: Evaluation and checkpoints.
+        stop: Ends the session at the next vector step when set.
+        log_interval: Updates between two rows of metrics.
+    """
+
+    def __init__(
+        self, loop: OnPolicyLoop, events: EventStream, extras: Extras, stop: StopFlag, log_interval: int
+    ) -> None:
+        self._loop = loop
+        self._events = events
+        self._extras = extras
+        self._stop = stop
+        self._log_interval = log_interval
+        self._since_row: list[dict[str, Tensor | float]] = []
+        self._start = perf_counter()
+        self._start_step = loop.counters.timesteps
+        self._next_progress = 0.0
+        self._evaluated_at: tuple[int, int] | None = None
+        self.last_evaluation: Evaluation | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the session began."""
+        return perf_counter() - self._start
+
+    def run(self, target: int, total: int, best: float | None) -> float | None:
+        """Train until the step count is `target`; schedules run over `total`.
+
+        Returns:
+            The best mean return of an evaluation so far, `best` included.
+        """
+        loop, counters, extras = self._loop, self._loop.counters, self._extras
+        self._best = best
+        while counters.timesteps < target and not self._stop.reason:
+            before = counters.timesteps
+            for episode in loop.step(target - before):
+                self._events.emit(
+                    EpisodeEnded(
+                        counters.timesteps,
+                        episode.env_index,
+                        episode.return_,
+                        episode.length,
+                        episode.terminated,
+                        episode.truncated,
+                        episode.success,
+                    )
+                )
+            if loop.rollout.full or counters.timesteps == total:
+                self._learn(total)
+            if extras.eval_every.passed(before, counters.timesteps):
+                self._evaluate()
+            if extras.save is not None and extras.save_every.passed(before, counters.timesteps):
+                self._save("step")
+            self._progress(total)
+        self._log_row()
+        self._progress(total, now=True)
+        if not self._stop.reason:
+            self._evaluate()
+        if extras.save is not None:
+            self._save("final")
+        return self._best
+
+    def _learn(self, total: int) -> None:
+        self._since_row.append(self._loop.learn(total))
+        if self._loop.counters.updates % self._log_interval == 0:
+            self._log_row()
+
+    def _log_row(self) -> None:
+        """Rollout, time and training metrics, the latter averaged since the last row."""
+        if not self._since_row:
+            return
+        counters, episodes = self._loop.counters, self._loop.episodes
+        metrics: dict[str, float] = {}
+        if episodes:
+            metrics["rollout/ep_rew_mean"] = sum(e.return_ for e in episodes) / len(episodes)
+            metrics["rollout/ep_len_mean"] = sum(e.length for e in episodes) / len(episodes)
+            known = [e.success for e in episodes if e.success is not None]
+            if known:
+                metrics["rollout/success_rate"] = sum(known) / len(known)
+        elapsed = self.elapsed
+        metrics["time/fps"] = (counters.timesteps - self._start_step) / elapsed
+        metrics["time/time_elapsed"] = elapsed
+        metrics["train/n_updates"] = float(counters.updates)
+        metrics |= mean_of(self._since_row)
+        self._since_row.clear()
+        self._events.emit(MetricsLogged(counters.timesteps, counters.updates, elapsed, metrics))
+
+    def _evaluate(self) -> None:
+        """Evaluate, unless the agent is still the one that was evaluated last; keep it if it is the best so far."""
+        counters = self._loop.counters
+        now = (counters.timesteps, counters.updates)
+        if self._extras.evaluate is None or self._evaluated_at == now:
+            return
+        with self._loop.phases("eval"):
+            result = self._extras.evaluate()
+        self._evaluated_at = now
+        self.last_evaluation = result
+        is_best = self._best is None or result.mean > self._best
+        self._events.emit(
+            EvaluationEnded(
+                counters.timesteps,
+                result.mean,
+                result.std,
+                result.ci95,
+                tuple(map(float, result.returns)),
+                tuple(map(int, result.lengths)),
+                is_best,
+                self.elapsed,
+            )
+        )
+        if is_best:
+            self._best = result.mean
+            if self._extras.save is not None:
+                self._save("best")
+
+    def _save(self, kind: str) -> None:
+        assert self._extras.save is not None
+        with self._loop.phases("other"):
+            path = self._extras.save(kind)
+        self._events.emit(CheckpointSaved(self._loop.counters.timesteps, path, kind))
+
+    def _progress(self, total: int, *, now: bool = False) -> None:
+        elapsed = self.elapsed
+        if now or elapsed >= self._next_progress:
+            self._next_progress = elapsed + PROGRESS_S
+            step = self._loop.counters.timesteps
+            self._events.emit(Progress(step, total, self._start_step, elapsed, dict(self._loop.phases.seconds)))
+
+
+def mean_of(rows: list[dict[str, Tensor | float]]) -> dict[str, float]:
+    """Mean of each metric over the rows that have it; this is where metrics come to the host."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    values = {name: [row[name] for row in rows if name in row] for name in names}
+    return {
+        name: float(torch.stack([torch.as_tensor(x, dtype=torch.float64) for x in xs]).mean())
+        for name, xs in values.items()
+    }

@@ -1,0 +1,191 @@
+"""From what the user said to everything a training needs, checked, before torch is imported or a file is written."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import gymnasium as gym
+
+from steadyrl.config import Resolved, coerce, encode, resolve, to_json
+from steadyrl.configs import PPOConfig
+from steadyrl.configs.run import RunSettings
+from steadyrl.envs.make import EnvFactory, make_env_factory
+from steadyrl.errors import UserError
+from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.training.events import Notice
+
+VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
+EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]] | VectorEnv
+SETTINGS = {field.name for field in dataclasses.fields(RunSettings)}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A training that can begin.
+
+    Attributes:
+        resolved: Algorithm, hyperparameters, total, and whence each value comes.
+        settings: Everything that belongs to no algorithm.
+        source: Makes the environments, or is a vector of them.
+        obs_spec: Leaves of the observation.
+        action_spec: The environment's actions.
+        notices: What the user should know before it starts.
+    """
+
+    resolved: Resolved
+    settings: RunSettings
+    source: EnvFactory | VectorEnv
+    obs_spec: ObsSpec
+    action_spec: ActionSpec
+    notices: tuple[Notice, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """What `config.json` holds."""
+        resolved = self.resolved
+        settings = {name: encode(value) for name, value in _fields(self.settings).items() if name != "env_kwargs"}
+        settings["run_dir"] = None if self.settings.run_dir is None else str(self.settings.run_dir)
+        settings["env_kwargs"] = dict(self.settings.env_kwargs)
+        return {
+            "version": 1,
+            "algo": resolved.algo,
+            "total_timesteps": resolved.total_timesteps,
+            "preset": resolved.preset,
+            "preset_source": resolved.preset_source,
+            "hyperparameters": to_json(resolved.config),
+            "sources": resolved.sources,
+            "settings": settings,
+            "observation": self.obs_spec.to_json(),
+            "action": self.action_spec.to_json(),
+        }
+
+
+def prepare_training(
+    algo: str,
+    env: EnvLike,
+    options: Mapping[str, Any],
+    *,
+    preset: str = "auto",
+    total_timesteps: int | None = None,
+) -> Setup:
+    """Check everything the user said.
+
+    Args:
+        algo: Name of the algorithm.
+        env: As `steadyrl.PPO` takes it.
+        options: Fields of `RunSettings` (without `env`) and hyperparameters, mixed; None leaves the default.
+        preset: `auto`, `none` or a preset's name.
+        total_timesteps: Environment steps; else the preset's.
+
+    Raises:
+        UserError: an unknown name, a value of the wrong type or size, an environment or space that cannot be used.
+    """
+    own = {name: value for name, value in options.items() if name in SETTINGS}
+    overrides = {name: value for name, value in options.items() if name not in SETTINGS}
+    settings = _settings({**own, "env": _name(env)})
+    source: EnvFactory | VectorEnv
+    if isinstance(env, gym.vector.VectorEnv):
+        source = env
+        spaces = env.single_observation_space, env.single_action_space
+        overrides["num_envs"] = _own_number(overrides, env.num_envs, "a vector environment")
+    else:
+        source = make_env_factory(
+            env, env_kwargs=dict(settings.env_kwargs), max_episode_steps=settings.max_episode_steps
+        )
+        settings = dataclasses.replace(settings, env=source.id)
+        spaces = _spaces(env if isinstance(env, gym.Env) else source)
+        if isinstance(env, gym.Env):
+            overrides["num_envs"] = _own_number(overrides, 1, "an environment instance")
+    if preset == "auto" and isinstance(env, gym.Env | gym.vector.VectorEnv):
+        preset = "none"
+    resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
+    obs_spec, action_spec = ObsSpec.of(spaces[0]), ActionSpec.of(spaces[1])
+    check_suitable(resolved, action_spec)
+    return Setup(resolved, settings, source, obs_spec, action_spec, tuple(_notices(resolved, obs_spec)))
+
+
+def check_suitable(resolved: Resolved, action: ActionSpec) -> None:
+    """Raises UserError where the configuration does not fit the actions."""
+    config = resolved.config
+    if config.use_sde and action.kind != "continuous":
+        raise UserError(
+            f"use_sde explores with continuous actions, but the action space is {action.kind}.",
+            remedy="Leave use_sde out.",
+            code="unsuitable",
+        )
+    if config.squash_output and (action.kind != "continuous" or not action.bounded.all()):
+        raise UserError(
+            "squash_output needs an action space with finite bounds in every dimension, "
+            f"but this one is {action.kind} from {list(action.low)} to {list(action.high)}.",
+            remedy="Leave squash_output out, or give the action space finite bounds.",
+            code="unsuitable",
+        )
+
+
+def _notices(resolved: Resolved, obs: ObsSpec) -> list[Notice]:
+    config, notices = resolved.config, [Notice("config", note) for note in resolved.notes]
+    if resolved.preset:
+        text = f"Preset {resolved.preset} for {resolved.algo.upper()} (source: {resolved.preset_source})."
+        notices.append(Notice("preset", text))
+    rollout = config.n_steps * config.num_envs
+    if isinstance(config, PPOConfig) and rollout % config.batch_size:
+        rest = rollout % config.batch_size
+        alone = ", whose single advantage is not normalised" if rest == 1 and config.normalize_advantage else ""
+        notices.append(
+            Notice(
+                "remainder",
+                f"A rollout of {rollout} makes {rollout // config.batch_size} minibatches of {config.batch_size} "
+                f"and a smaller one of {rest}{alone}.",
+            )
+        )
+    for leaf in obs.leaves:
+        if leaf.scale != 1.0:
+            where = f" at '{leaf.path}'" if leaf.path else ""
+            text = f"The image{where} of shape {leaf.shape} is scaled by 1/255 and flattened for the MLP."
+            notices.append(Notice("image", text, "warning"))
+    return notices
+
+
+def _settings(given: Mapping[str, Any]) -> RunSettings:
+    known = get_type_hints(RunSettings)
+    values = {}
+    for name, value in given.items():
+        if value is None and name != "env":
+            continue
+        values[name] = value if name in ("env_kwargs", "run_dir") else coerce(value, known[name], name)
+    return RunSettings(**values)
+
+
+def _spaces(env: gym.Env[Any, Any] | EnvFactory) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """Observation and action space; a factory makes one environment for this, which also shows that it can."""
+    probe = env if isinstance(env, gym.Env) else env()
+    spaces = probe.observation_space, probe.action_space
+    if probe is not env:
+        probe.close()
+    return spaces
+
+
+def _own_number(overrides: Mapping[str, Any], number: int, what: str) -> int:
+    wanted = overrides.get("num_envs")
+    if wanted not in (None, number):
+        raise UserError(
+            f"num_envs is {wanted}, but {what} was given, which is {number}.",
+            remedy="Leave num_envs out, or pass an id or a function that makes an environment.",
+            code="bad-value",
+        )
+    return number
+
+
+def _name(env: EnvLike) -> str:
+    if isinstance(env, str):
+        return env
+    spec = getattr(env, "spec", None)
+    if spec is not None:
+        return str(spec.id)
+    return getattr(env, "__name__", type(env).__name__)
+
+
+def _fields(settings: RunSettings) -> dict[str, Any]:
+    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}

@@ -1,0 +1,108 @@
+from typing import Any
+
+import pytest
+
+from steadyrl.cli.flags import Flag, flags_of, shown, take_apart, unknown_flag, values
+from steadyrl.configs import LinearSchedule, PPOConfig
+from steadyrl.configs.run import RunSettings
+from steadyrl.errors import UserError
+
+FLAGS = [*flags_of(RunSettings, "run"), *flags_of(PPOConfig, "ppo")]
+ALIASES = {"exp-name": "name", "env-id": "env"}
+
+
+def parsed(line: str) -> dict[str, Any]:
+    return values(take_apart(line.split(), FLAGS, ALIASES), FLAGS)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--seed 3", {"seed": 3}),
+        ("--seed=3", {"seed": 3}),
+        ("--num_envs 4 --n-steps=1e2", {"num_envs": 4, "n_steps": 100}),
+        ("--log-std-init -2", {"log_std_init": -2.0}),
+        ("--log-std-init -2e-1", {"log_std_init": -0.2}),
+        ("--log-std-init=-.5", {"log_std_init": -0.5}),
+        ("--capture-video", {"capture_video": True}),
+        ("--no-capture-video", {"capture_video": False}),
+        ("--no_ortho_init", {"ortho_init": False}),
+        ("--capture-video=False", {"capture_video": False}),
+        ("--normalize-obs True --seed 1", {"normalize_obs": True, "seed": 1}),
+        ("--net-arch=[64,32]", {"net_arch": (64, 32)}),
+        ("--net-arch {'pi':[8],'vf':[4]}", {"net_arch": {"pi": (8,), "vf": (4,)}}),
+        ("--learning-rate 1e-3 --learning-rate-end 0", {"learning_rate": 1e-3, "learning_rate_end": 0.0}),
+        ("--target-kl None", {"target_kl": None}),
+        ("--exp-name tag --env-id CartPole-v1", {"name": "tag", "env": "CartPole-v1"}),
+        ("--env-kwargs continuous=True gravity=-9.5", {"env_kwargs": {"continuous": True, "gravity": -9.5}}),
+        ("--env-kwargs a=x --env-kwargs b=[1,2]", {"env_kwargs": {"a": "x", "b": [1, 2]}}),
+        ("--env-kwargs={'a':1}", {"env_kwargs": {"a": 1}}),
+        ("--env-kwargs a=true b=none", {"env_kwargs": {"a": True, "b": None}}),
+        ("--seed 1 --seed 2", {"seed": 2}),
+    ],
+)
+def test_spellings(line: str, expected: dict[str, Any]) -> None:
+    assert parsed(line) == expected
+
+
+def test_positionals_are_told_from_values() -> None:
+    line = "--seed 1 ppo --capture-video CartPole-v1 --env-kwargs a=1 last"
+    words = take_apart(line.split(), FLAGS, ALIASES)
+    assert words.positionals == ["ppo", "CartPole-v1", "last"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--gama 0.9", "Did you mean --gamma"),
+        ("--update-epochs 4", "--n-epochs"),
+        ("--seed", "--seed needs a value"),
+        ("--seed --gamma 1", "--seed needs a value"),
+        ("--env-kwargs oops", "not K=V"),
+        ("--env-kwargs 1x=2", "not K=V"),
+        ("--no-seed", "There is no flag --no-seed"),
+        ("-s 1", "There is no flag -s"),
+        ("-seed 1", "There is no flag -seed"),
+        ("--capture-video=often", "True or False"),
+    ],
+)
+def test_mistakes_are_named(line: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        parsed(line)
+
+
+def test_a_hopeless_flag_gets_no_suggestion() -> None:
+    assert unknown_flag("--qqqqqqqq", ["seed"]).remedy == "--help lists them."
+
+
+def flag(name: str) -> Flag:
+    return next(found for found in FLAGS if found.name == name)
+
+
+def test_a_flag_carries_doc_default_and_placeholder() -> None:
+    assert flag("gamma") == Flag("gamma", float, "Discount factor.", "0.99", "ppo")
+    assert [flag(name).metavar for name in ("seed", "gamma", "run-dir", "name", "net-arch", "learning-rate")] == [
+        "N",
+        "X",
+        "PATH",
+        "NAME",
+        "[N,N]",
+        "X",
+    ]
+    assert flag("vec").metavar == "{auto,sync,async,native}"
+    assert flag("env-kwargs").metavar == "K=V ..."
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (LinearSchedule(1e-3, 0.0), "0.001 to 0"),
+        ((64, 64), "[64,64]"),
+        (None, "none"),
+        (3e-4, "0.0003"),
+        ("tanh", "tanh"),
+        ({"pi": (8,)}, "{pi: [8]}"),
+    ],
+)
+def test_shown_as_one_would_type_it(value: Any, text: str) -> None:
+    assert shown(value) == text

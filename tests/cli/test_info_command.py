@@ -1,0 +1,29 @@
+import json
+import sys
+
+import pytest
+
+from steadyrl import __version__
+from steadyrl.cli.main import main
+
+
+def test_info_names_versions_and_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+    import gymnasium
+    import torch
+
+    assert main(["info", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["steadyrl"] == __version__
+    assert document["python"].split(".")[:2] == [str(part) for part in sys.version_info[:2]]
+    assert document["packages"]["torch"] == torch.__version__
+    assert document["packages"]["gymnasium"] == gymnasium.__version__
+    assert document["memory_bytes"] > 2**28
+    assert document["cpu"]["threads"] >= document["cpu"]["usable"] >= 1
+    assert document["native_kernels"]["available"] is False
+
+
+def test_people_get_one_line_a_fact(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if " " in line)
+    assert rows["steadyrl"] == __version__
+    assert rows["native"].startswith("kernels  no (")

@@ -1,0 +1,189 @@
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from steadyrl.cli.main import main
+from steadyrl.cli.train_command import TrainOptions, parse, score
+from steadyrl.configs import PPOConfig
+from steadyrl.configs.run import RunSettings
+from steadyrl.errors import RunFailedError
+from steadyrl.training.events import Listener, Notice
+from steadyrl.training.plan import Plan
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+SUMMARY = {
+    "run": "somewhere",
+    "algo": "ppo",
+    "env": "CartPole-v1",
+    "seed": 0,
+    "total_timesteps": 1000,
+    "status": "finished",
+    "signal": None,
+    "fps": 500.0,
+    "wall_s": 2.0,
+    "weights_sha256": "0" * 64,
+    "eval": {"mean": 499.5, "std": 1.25, "ci95": [498.0, 500.0], "episodes": 10},
+}
+
+
+def fake_run(monkeypatch: pytest.MonkeyPatch, execute: Callable[..., dict[str, Any]]) -> None:
+    """Puts a stand-in for the training in place; `execute` returns the summary."""
+    module = ModuleType("steadyrl.training.run")
+
+    def run(plan: Plan, listeners: Sequence[Listener], say: Callable[[Notice], None]) -> SimpleNamespace:
+        for notice in plan.setup.notices:
+            say(notice)
+        summary = execute(plan)
+        return SimpleNamespace(path=plan.run_dir, summary=lambda: summary)
+
+    module.execute = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "steadyrl.training.run", module)
+
+
+def test_words_become_algorithm_environment_values_and_options() -> None:
+    line = "--seed 3 PPO CartPole-v1 --n_steps=8 --learning-rate-end 0 --json --exp-name tag --preset none"
+    algo, env, values, options = parse([*line.split(), "--total-timesteps", "1e3", "--env-kwargs", "a=1"])
+    assert (algo, env) == ("ppo", "CartPole-v1")
+    assert values == {"seed": 3, "n_steps": 8, "learning_rate_end": 0.0, "name": "tag", "env_kwargs": {"a": 1}}
+    assert options == TrainOptions(total_timesteps=1000, preset="none", json=True)
+
+
+def test_the_environment_may_be_a_flag_as_in_cleanrl() -> None:
+    assert parse(["a2c", "--env-id", "CartPole-v1"])[:2] == ("a2c", "CartPole-v1")
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+def test_the_name_of_an_algorithm_may_be_a_value(algo: str) -> None:
+    assert parse(["--name", "ppo", algo, "CartPole-v1"])[0] == algo
+
+
+def test_help_shows_every_flag_in_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["train", "ppo", "CartPole-v1", "--help"]) == 0
+    out = capsys.readouterr().out
+    for cls in (TrainOptions, RunSettings, PPOConfig):
+        for field in fields(cls):
+            flag = field.name.replace("_", "-")
+            assert f"--{flag} " in out or f"--[no-]{flag}" in out
+    assert "--learning-rate-end X" in out
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert "preset 256" in out
+    assert out.splitlines()[-1].startswith("  steadyrl train ppo CartPole-v1 --seed 1")
+    for heading in ("run:", "environment:", "seeds:", "evaluation:", "output:", "ppo hyperparameters:"):
+        assert f"\n{heading}\n" in out
+
+
+def test_the_folder_is_named_before_training_and_everything_after(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before: list[str] = []
+
+    def execute(plan: Plan) -> dict[str, Any]:
+        before.append(capsys.readouterr().out)
+        assert plan.setup.settings.seed == 5
+        return SUMMARY
+
+    fake_run(monkeypatch, execute)
+    assert main(["train", "ppo", "CartPole-v1", "--seed", "5", "--num-envs", "2", "--run-dir", "out"]) == 0
+    assert before[0].splitlines() == [
+        "Run folder: out",
+        "ppo on CartPole-v1, 100,000 steps, seed 5.",
+        "Settings: preset CartPole-v1; set by you: num_envs.",
+        "  source: DLR-RM/rl-baselines3-zoo@22e3ff2450fd hyperparams/ppo.yml",
+        "batch_size is 64 (n_steps * num_envs) instead of the preset's 256, which a rollout cannot fill.",
+    ]
+    after = capsys.readouterr().out.splitlines()
+    assert after[:3] == [
+        "Finished: 1,000 steps in 2.0 s (500 steps per second).",
+        "Evaluation of the final agent: 499.5 +- 1.2 (95% interval 498.0..500.0, 10 episodes).",
+        "Run folder   out",
+    ]
+    assert after[-2:] == ["Go on with   steadyrl eval out", "             steadyrl record out"]
+    assert "TensorBoard  tensorboard --logdir out" in after
+
+
+def test_with_json_stdout_is_one_document(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_run(monkeypatch, lambda plan: SUMMARY)
+    assert main(["train", "ppo", "CartPole-v1", "--json", "--run-dir", "out"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == SUMMARY
+    assert err.startswith("Run folder: out\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "signal", "code"),
+    [
+        ("finished", None, 0),
+        ("stopped", None, 0),
+        ("interrupted", "SIGINT", 130),
+        ("preempted", "SIGTERM", 143),
+        ("preempted", "SIGUSR1", 138),
+        ("failed", None, 3),
+    ],
+)
+def test_the_exit_status_tells_how_the_run_ended(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: str,
+    signal: str | None,
+    code: int,
+) -> None:
+    fake_run(monkeypatch, lambda plan: {**SUMMARY, "status": status, "signal": signal})
+    assert main(["train", "a2c", "CartPole-v1", "--run-dir", "out"]) == code
+    assert (status == "finished") == ("Evaluation of the final agent" in capsys.readouterr().out)
+
+
+def test_a_run_that_fails_is_status_3_with_the_cause(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def execute(plan: Plan) -> dict[str, Any]:
+        raise RunFailedError("The loss is NaN at step 7.", remedy="Lower --learning-rate.", code="non-finite")
+
+    fake_run(monkeypatch, execute)
+    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out"]) == 3
+    assert capsys.readouterr().err == "error: The loss is NaN at step 7.\nLower --learning-rate.\n"
+
+
+def test_an_unforeseen_failure_leaves_its_traceback_in_the_run_folder(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_run(monkeypatch, lambda plan: {"no": "status"})
+    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out"]) == 3
+    assert "KeyError" in capsys.readouterr().err
+    assert "Traceback" in (here / "out" / "error.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"), [(KeyboardInterrupt(), "interrupted", 130), (ImportError("torch"), "failed", 3)]
+)
+def test_a_run_that_ends_while_torch_is_imported_does_not_look_alive(
+    here: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: str, code: int
+) -> None:
+    class Broken(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise error
+
+    monkeypatch.setitem(sys.modules, "steadyrl.training.run", Broken("steadyrl.training.run"))
+    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out"]) == code
+    assert json.loads((here / "out" / "manifest.json").read_text())["status"] == status
+
+
+def test_a_score_without_an_interval() -> None:
+    assert score({"mean": 1.0, "std": 0.0, "ci95": [None, None], "episodes": 1}) == "1.0 +- 0.0 (1 episodes)"

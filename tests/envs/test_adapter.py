@@ -1,0 +1,408 @@
+"""Cases 6, 7, 9, 10, 11 and 16 over a vector of environments, and Gymnasium's own defects."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+from steadyrl.envs.vector import make_vec
+from steadyrl.errors import RunFailedError, UserError
+from steadyrl.spaces import ActionSpec
+from support.envs import (
+    REWARD_FORMS,
+    ConstantReward,
+    Ending,
+    Failing,
+    LifeLoss,
+    OddTypes,
+    Reuser,
+    Scripted,
+    ScriptedVector,
+    SpaceProbe,
+)
+from support.vectors import collect, oracle
+
+
+@pytest.mark.parametrize("form", REWARD_FORMS)
+def test_rewards_of_every_form_are_the_same_numbers(form: str) -> None:
+    envs = make_vec(OddTypes, 2, env_kwargs={"reward": form, "flag": np.bool_})
+    envs.reset([0, 1])
+    steps = [envs.step(np.zeros(2, np.int64)) for _ in range(4)]
+    envs.close()
+    assert [s.rewards.tolist() for s in steps] == [[1.0] * 2, [2.0] * 2, [3.0] * 2, [1.0] * 2]
+    assert [(e.return_, e.length) for e in steps[2].episodes] == [(6.0, 3)] * 2
+
+
+def test_rewards_of_shape_1_work_in_processes_too() -> None:
+    # AsyncVectorEnv 1.4.0 itself crashes on them.
+    envs = make_vec(OddTypes, 2, vec="async", env_kwargs={"reward": "(1,)"})
+    envs.reset([0, 1])
+    steps = [envs.step(np.zeros(2, np.int64)) for _ in range(4)]
+    envs.close()
+    assert [s.rewards.tolist() for s in steps] == [[1.0] * 2, [2.0] * 2, [3.0] * 2, [1.0] * 2]
+
+
+@pytest.mark.parametrize("vec", ["sync", "async"])
+def test_an_environment_that_reuses_its_arrays_gives_distinct_true_values(vec: Any) -> None:
+    envs = make_vec(Reuser, 2, vec=vec, env_kwargs={"horizon": 2})
+    obs = envs.reset([0, 1])
+    steps = [envs.step(np.zeros(2, np.int64)) for _ in range(5)]
+    envs.close()
+    # Observations are numbered: 0 reset, 1, 2 end, 3 reset, 4, 5 end, 6 reset, 7.
+    assert obs[""][:, 0].tolist() == [0, 0]
+    assert [s.obs[""][0, 0] for s in steps] == [1, 3, 4, 6, 7]
+    assert [s.final_obs[""][0, 0] for s in steps] == [1, 2, 4, 5, 7]
+    assert [e.success for s in steps for e in s.episodes] == [True] * 4
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_success_is_unknown_where_it_is_not_told(mode: AutoresetMode) -> None:
+    class Silent(Scripted):
+        def step(self, action: Any) -> Any:
+            return *super().step(action)[:4], {}
+
+    script = [Ending(1, False, True)]
+    vector = SyncVectorEnv([partial(Scripted, script), partial(Silent, script)], autoreset_mode=mode)
+    envs = make_vec(vector)
+    envs.reset([0, 1])
+    assert [e.success for e in envs.step(np.array([0, 0])).episodes] == [False, None]
+    envs.close()
+
+
+def test_episodes_truncated_at_every_step() -> None:
+    envs = make_vec(lambda: ConstantReward(horizon=1), 3)
+    envs.reset([0, 1, 2])
+    for _ in range(4):
+        step = envs.step(np.zeros(3, np.int64))
+        assert step.truncated.all()
+        assert not step.terminated.any()
+        assert step.valid.all()
+        assert [(e.length, e.return_, e.truncated) for e in step.episodes] == [(1, 1.0, True)] * 3
+        assert (step.obs[""] != step.final_obs[""]).any(axis=1).all()
+    envs.close()
+
+
+def test_made_up_rows_are_dropped_and_steps_counted_exactly() -> None:
+    scripts = [[Ending(2, True, False)], [Ending(3, False, True)]]
+    envs = make_vec(ScriptedVector(scripts, AutoresetMode.NEXT_STEP))
+    envs.reset([0, 1])
+    lengths = {0: 0, 1: 0}
+    valid = 0
+    for _ in range(12):
+        step = envs.step(np.zeros(2, np.int64))
+        valid += int(step.valid.sum())
+        assert not (step.terminated | step.truncated)[~step.valid].any()
+        assert not step.rewards[~step.valid].any()
+        for e in step.episodes:
+            lengths[e.env_index] += e.length
+    # Of 12 vector steps environment 0 loses each third row, environment 1 each fourth.
+    assert (valid, lengths) == (8 + 9, {0: 8, 1: 9})
+
+
+def test_what_a_made_up_row_says_is_ignored() -> None:
+    class Talkative(ScriptedVector):
+        def step(self, actions: Any) -> Any:
+            made_up = self.over.copy()
+            obs, rewards, terminated, truncated, infos = super().step(actions)
+            rewards[made_up] = np.nan
+            return obs, rewards, terminated | made_up, truncated | made_up, infos
+
+    envs = make_vec(Talkative([[Ending(1, True, False)], [Ending(9, True, False)]], AutoresetMode.NEXT_STEP))
+    envs.reset([0, 1])
+    envs.step(np.array([0, 0]))
+    step = envs.step(np.array([0, 0]))
+    assert step.valid.tolist() == [False, True]
+    assert (step.rewards[0], step.terminated[0], step.truncated[0], step.episodes) == (0.0, False, False, [])
+    assert envs.step(np.array([0, 0])).episodes[0].return_ == 100 + 1
+
+
+def test_what_is_handed_out_belongs_to_the_caller() -> None:
+    envs = make_vec(ConstantReward, 2)
+    envs.reset([0, 1])
+    for _ in range(2):
+        step = envs.step(np.zeros(2, np.int64))
+        assert step.valid.all()
+        step.valid[:] = False  # as for rows beyond the total
+    envs.close()
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_lives_with_a_time_limit_leave_the_counters_right(outer: bool) -> None:
+    def make() -> gym.Env[Any, Any]:
+        if outer:
+            return gym.wrappers.TimeLimit(LifeLoss(ConstantReward(horizon=100), life=3), 5)
+        return LifeLoss(gym.wrappers.TimeLimit(ConstantReward(horizon=100), 5), life=3)
+
+    envs = make_vec(make, 2)
+    envs.reset([0, 1])
+    episodes = []
+    for _ in range(12):
+        episodes += [
+            (e.length, e.return_, e.terminated, e.truncated)
+            for e in envs.step(np.zeros(2, np.int64)).episodes
+            if e.env_index == 1
+        ]
+    envs.close()
+    # A limit outside counts from each reset, so a life is always lost first; inside, the fifth step of the game
+    # truncates.
+    alive = [(3, 3.0, True, False), (2, 2.0, False, True)] * 2
+    assert episodes == ([(3, 3.0, True, False)] * 4 if outer else alive)
+
+
+@pytest.mark.parametrize(
+    ("obs_space", "action_space"),
+    [
+        (spaces.MultiBinary((8, 8)), spaces.Discrete(3, start=-1)),
+        (spaces.Discrete(5, start=2), spaces.MultiDiscrete(np.array([[2], [2]]))),
+        (spaces.MultiDiscrete(np.array([[3], [4]])), spaces.MultiBinary((2, 2))),
+        (spaces.Box(-1, 1, (3,), np.float64), spaces.Box(-2, 0, (2,), np.float64)),
+        (spaces.Box(0, 255, (4, 4, 3), np.uint8), spaces.MultiDiscrete([3, 2], start=[1, -1])),
+        (spaces.Dict({"a": spaces.Box(-1, 1, (2,), np.float64), "b": spaces.Discrete(3)}), spaces.Discrete(2)),
+    ],
+)
+def test_shapes_and_dtypes_survive_the_way_there_and_back(
+    obs_space: gym.Space[Any], action_space: gym.Space[Any]
+) -> None:
+    probes: list[SpaceProbe] = []
+
+    def make() -> SpaceProbe:
+        probes.append(SpaceProbe(obs_space, action_space, horizon=3))
+        return probes[-1]
+
+    envs = make_vec(make, 4)
+    actions = ActionSpec.of(action_space)
+    rng = np.random.default_rng(0)
+    obs = envs.reset([0, 1, 2, 3])
+    sent = []
+    for _ in range(5):
+        policy = (
+            rng.uniform(-1, 1, (4, actions.size)).astype(np.float32)
+            if actions.kind == "continuous"
+            else rng.integers(0, np.array(actions.nvec), (4, actions.size))
+        )
+        sent.append(actions.to_env(policy))
+        step = envs.step(sent[-1])
+        obs = step.obs
+    envs.close()
+    stored = envs.obs_spec.store(probes[2].observations[-1], batch=False)
+    for path, leaf in obs.items():
+        np.testing.assert_array_equal(leaf[2], stored[path][0])
+    np.testing.assert_array_equal(probes[2].actions, np.array([a[2] for a in sent]))
+    # The observation before the last reset was the true successor.
+    final = envs.obs_spec.store(probes[2].observations[3], batch=False)
+    assert all((final[path].shape == stored[path].shape) for path in final)
+
+
+def test_final_observations_of_dictionaries_are_dense() -> None:
+    space = spaces.Dict({"a": spaces.Box(-1, 1, (2,), np.float64), "b": spaces.Discrete(50)})
+    probes: list[SpaceProbe] = []
+
+    def make() -> SpaceProbe:
+        probes.append(SpaceProbe(space, spaces.Discrete(2), horizon=2 + len(probes)))
+        return probes[-1]
+
+    envs = make_vec(make, 2)
+    envs.reset([3, 4])
+    envs.step(np.zeros(2, np.int64))
+    step = envs.step(np.zeros(2, np.int64))  # environment 0 ends, environment 1 goes on
+    envs.close()
+    ended = envs.obs_spec.store(probes[0].observations[2], batch=False)
+    going_on = envs.obs_spec.store(probes[1].observations[2], batch=False)
+    for path in ("a", "b"):
+        np.testing.assert_array_equal(step.final_obs[path][0], ended[path][0])
+        np.testing.assert_array_equal(step.final_obs[path][1], going_on[path][0])
+        np.testing.assert_array_equal(step.obs[path][1], going_on[path][0])
+
+
+def test_taxi_with_four_environments() -> None:
+    envs = make_vec("Taxi-v4" if "Taxi-v4" in gym.registry else "Taxi-v3", 4)
+    obs = envs.reset([0, 1, 2, 3])
+    single = gym.make(envs.spec.id)
+    expected = [single.reset(seed=i)[0] for i in range(4)]
+    assert obs[""].tolist() == [[e] for e in expected]
+    assert envs.step(np.array([0, 1, 2, 3])).rewards.tolist() == [-1.0] * 4
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "at", "text"),
+    [
+        ("nan-obs", 3, r"Environment 1 .* gave nan as entry 1 of its observation in step 3 of its episode \(seed 8\)"),
+        ("inf-obs", 0, r"Environment 1 .* gave inf as entry 1 of its observation in step 0 of its episode \(seed 8\)"),
+        ("nan-reward", 2, r"Environment 1 .* gave nan as its reward in step 2 of its episode"),
+    ],
+)
+def test_a_number_that_is_not_finite_is_named(how: str, at: int, text: str) -> None:
+    kinds = ["none", how]
+    envs = make_vec(lambda: Failing(kinds.pop(0), at), 2)
+    with pytest.raises(RunFailedError, match=text) as caught:
+        collect(envs, [7, 8], 3)
+    assert caught.value.code == "env-nonfinite"
+    envs.close()
+
+
+def test_a_final_observation_that_is_not_finite_names_its_environment() -> None:
+    class EndsInNan(ConstantReward):
+        def step(self, action: Any) -> Any:
+            obs, reward, terminated, truncated, info = super().step(action)
+            return (obs * np.nan if truncated else obs), reward, terminated, truncated, info
+
+    horizons = [9, 2]
+    envs = make_vec(lambda: EndsInNan(horizons.pop(0)), 2)
+    envs.reset([0, 1])
+    envs.step(np.zeros(2, np.int64))
+    with pytest.raises(RunFailedError, match=r"Environment 1 .*nan.* in step 2"):
+        envs.step(np.zeros(2, np.int64))
+    envs.close()
+
+
+def test_large_finite_numbers_pass() -> None:
+    space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    class Large(SpaceProbe):
+        def _sample(self) -> Any:
+            return np.full(2, 1e30, np.float32)  # its square is infinite in float32
+
+    envs = make_vec(lambda: Large(space, spaces.Discrete(2)))
+    assert envs.reset([0])[""].tolist() == [[np.float32(1e30)] * 2]
+    envs.close()
+
+
+def test_a_same_step_environment_without_final_observations_is_refused() -> None:
+    class Forgets(ScriptedVector):
+        def step(self, actions: Any) -> Any:
+            *rest, _ = super().step(actions)
+            return *rest, {}
+
+    envs = make_vec(Forgets([[Ending(1, True, False)]], AutoresetMode.SAME_STEP))
+    envs.reset([0])
+    with pytest.raises(RunFailedError, match=r"environment 0 without infos\['final_obs'\]"):
+        envs.step(np.array([0]))
+
+
+def test_columns_are_taken_and_other_shapes_refused() -> None:
+    class Columns(ScriptedVector):
+        width = 1
+
+        def step(self, actions: Any) -> Any:
+            obs, rewards, terminated, truncated, infos = super().step(actions)
+            columns = [np.repeat(x[:, None], self.width, axis=1) for x in (rewards, terminated, truncated)]
+            return obs, *columns, infos
+
+    script = [[Ending(1, True, False)]] * 2
+    envs = make_vec(Columns(script, AutoresetMode.NEXT_STEP))
+    envs.reset([0, 1])
+    step = envs.step(np.array([0, 0]))
+    assert (step.rewards.tolist(), step.terminated.tolist()) == ([1.0, 1.0], [True, True])
+    Columns.width = 2
+    with pytest.raises(UserError, match=r"`rewards` .* has shape \(2, 2\) instead of \(2,\)"):
+        envs.step(np.array([0, 0]))
+
+
+def test_reset_starts_over_and_wants_a_seed_for_each() -> None:
+    envs = make_vec(ScriptedVector([[Ending(2, True, False)]] * 2, AutoresetMode.NEXT_STEP))
+    with pytest.raises(UserError, match="1 seeds for 2 environments"):
+        envs.reset([0])
+    envs.reset([0, 1])
+    envs.step(np.array([0, 0]))
+    envs.step(np.array([0, 0]))
+    assert not envs.live.any()
+    envs.reset([0, 1])
+    assert envs.live.all()
+    step = envs.step(np.array([0, 0]))
+    assert step.valid.all()
+    step = envs.step(np.array([0, 0]))
+    assert [e.length for e in step.episodes] == [2, 2]
+
+
+def test_close_may_be_called_twice() -> None:
+    closed = []
+
+    class Closes(ConstantReward):
+        def close(self) -> None:
+            closed.append(self)
+
+    envs = make_vec(Closes, 2)
+    envs.close()
+    envs.close()
+    assert len(closed) == 2
+
+
+# Gymnasium's own defects.
+
+
+def test_async_without_shared_memory_resets_twice_after_an_explicit_reset() -> None:
+    script = (Ending(2, True, False),)
+    vector = AsyncVectorEnv(
+        [lambda: Scripted(script)] * 2,
+        shared_memory=False,
+        context="forkserver",
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+    )
+    envs = make_vec(vector)
+    envs.reset([1, 2])
+    envs.step(np.array([0, 0]))
+    assert len(envs.step(np.array([0, 0])).episodes) == 2
+    before = envs.reset([1, 2])
+    steps = [envs.step(np.array([0, 0])) for _ in range(3)]
+    envs.close()
+    # The first step after the reset is a second reset (episode 3 begins, time stays 0): it is not real.
+    assert (before[""][0, :2].tolist(), steps[0].obs[""][0, :2].tolist()) == ([1, 0], [2, 0])
+    assert [s.valid.tolist() for s in steps] == [[False] * 2, [True] * 2, [True] * 2]
+    assert [e.length for e in steps[2].episodes] == [2, 2]
+    assert steps[2].episodes[0].return_ == 200 + 1 + 200 + 2
+
+
+def test_a_reset_mask_that_is_popped_leaves_our_counters_alone() -> None:
+    # SyncVectorEnv pops `reset_mask` from the dictionary, so the vector RecordEpisodeStatistics around it clears every
+    # counter.
+    scripts = [[Ending(2, True, False)], [Ending(3, True, False)]]
+    sync = SyncVectorEnv([partial(Scripted, s) for s in scripts], autoreset_mode=AutoresetMode.DISABLED)
+    envs = make_vec(gym.wrappers.vector.RecordEpisodeStatistics(sync))
+    rows, episodes = collect(envs, [4, 5], 6)
+    envs.close()
+    for i in range(2):
+        expected_rows, expected_episodes = oracle(scripts[i], i, 4 + i, 6)
+        assert rows[i] == expected_rows
+        assert [(e.return_, e.length) for e in episodes[i]] == [e[:2] for e in expected_episodes]
+
+
+def test_each_partial_reset_gets_a_dictionary_of_its_own() -> None:
+    seen: list[Any] = []
+
+    class Keeps(ScriptedVector):
+        def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+            if options is not None:
+                seen.append((options, options["reset_mask"], options["reset_mask"].copy()))
+            return super().reset(seed=seed, options=options)
+
+    envs = make_vec(Keeps([[Ending(1, True, False)], [Ending(2, True, False)]], AutoresetMode.DISABLED))
+    envs.reset([0, 1])
+    steps = [envs.step(np.array([0, 0])) for _ in range(3)]
+    assert [s.terminated.tolist() for s in steps] == [[True, False], [True, True], [True, False]]
+    assert [copy.tolist() for *_, copy in seen] == [[True, False], [True, True], [True, False]]
+    assert all((mask == copy).all() for _, mask, copy in seen)
+    assert len({id(options) for options, *_ in seen}) == 3
+
+
+def test_a_backend_that_loses_transitions_next_to_a_reset_is_not_mended() -> None:
+    """What `valid` means: it is right for a NEXT_STEP environment that keeps to the contract, and only for such a one.
+
+    `FunctionalJaxVectorEnv` freezes the other environments while one resets; the rows it gives for them look like real
+    ones.
+    """
+    scripts = [[Ending(1, True, False)], [Ending(5, True, False)]]
+    rows = {}
+    for lossy in (False, True):
+        envs = make_vec(ScriptedVector(scripts, AutoresetMode.NEXT_STEP, lossy=lossy))
+        rows[lossy], _ = collect(envs, [0, 1], 5)
+    expected, _ = oracle(scripts[1], 1, 1, 5)
+    assert rows[False][1] == expected
+    lost = [row for row in rows[True][1] if row.reward == 0 and row.obs == row.final_obs]
+    assert len(lost) == 2
