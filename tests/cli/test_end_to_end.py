@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import steadyrl as steadyrl_package
+
 SMALL = ["--total-timesteps", "600", "--eval-episodes", "2", "--num-envs", "2", "--n-steps", "32"]
 
 
@@ -19,7 +21,8 @@ def command(*args: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
+    # Absolute, since each command runs in a folder of its own.
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(steadyrl_package.__file__).parent.parent)}
 
 
 def steadyrl(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -96,7 +99,8 @@ def test_the_first_line_names_the_folder_without_torch(tmp_path: Path) -> None:
     # A torch that cannot be imported: whatever is printed came before it.
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('torch came first')")
-    env = {**environment(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    env = environment()
+    env["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{env['PYTHONPATH']}"
     result = subprocess.run(
         command("train", "ppo", "CartPole-v1", *SMALL),
         capture_output=True,
@@ -108,6 +112,10 @@ def test_the_first_line_names_the_folder_without_torch(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[0].startswith("Run folder: runs/CartPole-v1/ppo/")
     assert result.returncode == 3
     assert "torch came first" in result.stderr
+
+
+def metrics_begun(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 @pytest.mark.parametrize(
@@ -123,7 +131,7 @@ def test_a_signal_ends_the_run_with_a_saved_agent(tmp_path: Path, number: int, c
         try:
             metrics = tmp_path / "run" / "metrics.jsonl"
             deadline = time.monotonic() + 60
-            while not (metrics.is_file() and metrics.stat().st_size) and time.monotonic() < deadline:
+            while process.poll() is None and not metrics_begun(metrics) and time.monotonic() < deadline:
                 time.sleep(0.05)
             process.send_signal(number)
             out, _ = process.communicate(timeout=60)

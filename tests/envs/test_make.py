@@ -18,7 +18,8 @@ from gymnasium.envs.registration import registry
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import UserError
-from support.envs import ConstantReward, OldGym, OldReset
+from support.envs import ConstantReward
+from support.faulty_envs import OldGym, OldReset
 
 
 def length_of(env: gym.Env[Any, Any], limit: int = 50) -> int:
@@ -91,7 +92,7 @@ def test_a_limit_behind_a_smaller_one_is_refused() -> None:
         ("no_such_module:Env-v0", "module 'no_such_module'", "Install its package"),
         ("gymnasium.envs:CartPol-v1", "There is no environment 'CartPol-v1'", "CartPole-v1"),
         ("nowhere.py:Thing", "There is no file", "path/to/file.py:ClassName"),
-        ("Hopper-v2", "moved to the gymnasium-robotics", "another version"),
+        ("Hopper-v2", "'Hopper-v2' cannot be loaded", ""),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_right_one(name: str, message: str, remedy: str) -> None:

@@ -20,7 +20,8 @@ from gymnasium.envs.registration import registry
 from steadyrl.envs.vector import Vec, make_vec
 from steadyrl.envs.worker import WorkerVectorEnv
 from steadyrl.errors import RunFailedError, UserError
-from support.envs import ConstantReward, Failing, ToldModules
+from support.envs import ConstantReward
+from support.faulty_envs import Failing, ToldModules
 
 ZEROS = np.zeros(2, np.int64)
 

@@ -12,17 +12,8 @@ from gymnasium import spaces
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import RunFailedError, UserError
-from support.envs import (
-    REWARD_FORMS,
-    ConstantReward,
-    Failing,
-    OddTypes,
-    OldReset,
-    OldResetArguments,
-    OldStep,
-    Reuser,
-    SpaceProbe,
-)
+from support.envs import REWARD_FORMS, ConstantReward, OddTypes, Reuser, SpaceProbe
+from support.faulty_envs import Failing, OldReset, OldResetArguments, OldStep
 
 
 class Gives(gym.Env[Any, Any]):
@@ -217,8 +208,8 @@ def test_info_keeps_success_and_mask_as_copies() -> None:
 
 def test_the_classes_metadata_is_not_written_to() -> None:
     env = Canonical(ConstantReward())
-    env.metadata["autoreset_mode"] = "any"
-    assert "autoreset_mode" not in ConstantReward.metadata
+    env.metadata["written"] = "any"
+    assert "written" not in ConstantReward.metadata
 
 
 def test_the_wrapper_is_no_part_of_the_recipe() -> None:

@@ -5,8 +5,6 @@ They import no torch, and spawned workers can import them.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -304,90 +302,3 @@ class LifeLoss(gym.Wrapper[Any, Any, Any, Any]):
         self.steps += 1
         self.truly_over = bool(terminated or truncated)
         return self.last, reward, terminated or self.steps % self.life == 0, truncated, info
-
-
-class Failing(gym.Env[npt.NDArray[np.float32], np.int64]):
-    """Goes wrong at step `at` of every episode, or at the reset for 0.
-
-    Args:
-        how: `raise` an error, `exit` the process, tell a `nan-obs`, `inf-obs` or `nan-reward`.
-        at: When.
-    """
-
-    def __init__(self, how: str, at: int) -> None:
-        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-        self.action_space = spaces.Discrete(2)
-        self.how = how
-        self.at = at
-        self.t = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
-        super().reset(seed=seed)
-        self.t = 0
-        return self._now()[0], {}
-
-    def step(self, action: Any) -> Stepped:
-        self.t += 1
-        obs, reward = self._now()
-        return obs, reward, False, False, {}
-
-    def _now(self) -> tuple[npt.NDArray[np.float32], float]:
-        obs, reward = np.zeros(2, dtype=np.float32), 1.0
-        if self.t != self.at:
-            return obs, reward
-        if self.how == "raise":
-            raise LookupError("the motor fell off")
-        if self.how == "exit":
-            os._exit(7)
-        obs[1] = {"nan-obs": np.nan, "inf-obs": np.inf}.get(self.how, 0.0)
-        return obs, float("nan") if self.how == "nan-reward" else reward
-
-
-class ToldModules(gym.Env[npt.NDArray[np.float32], np.int64]):
-    """The observation tells whether torch is imported where the environment lives."""
-
-    def __init__(self) -> None:
-        self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
-        self.action_space = spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
-        super().reset(seed=seed)
-        return np.array(["torch" in sys.modules], dtype=np.float32), {}
-
-    def step(self, action: Any) -> Stepped:
-        return np.zeros(1, dtype=np.float32), 0.0, False, False, {}
-
-
-class OldReset(ConstantReward):
-    """A Gymnasium class whose `reset` still returns the observation alone."""
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        return super().reset(seed=seed)[0]
-
-
-class OldResetArguments(ConstantReward):
-    """A Gymnasium class whose `reset` takes no seed."""
-
-    def reset(self) -> Reset:  # type: ignore[override]
-        return super().reset()
-
-
-class OldStep(ConstantReward):
-    """A Gymnasium class whose `step` still returns four values."""
-
-    def step(self, action: Any) -> Any:
-        obs, reward, terminated, _, info = super().step(action)
-        return obs, reward, terminated, info
-
-
-class OldGym:
-    """What an environment of the old `gym` package looks like from outside: no Gymnasium class, the same methods."""
-
-    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
-    action_space = spaces.Discrete(2)
-
-    def reset(self) -> Any:
-        return np.zeros(2, dtype=np.float32)
-
-    def step(self, action: Any) -> Any:
-        return np.zeros(2, dtype=np.float32), 1.0, False, {}

@@ -143,7 +143,6 @@ def test_case_3_the_stored_log_probability_belongs_to_the_stored_action(algo: st
 
 def first_batches(agent: Agent) -> list[RolloutBatch]:
     """The first batch of a training, not learnt from."""
-    assert agent.loop is not None
     caught: list[RolloutBatch] = []
 
     def spy(batch: RolloutBatch, progress: float) -> dict[str, Any]:
@@ -168,7 +167,6 @@ def test_case_5_a_remainder_of_one_is_said_and_stays_finite(capsys: pytest.Captu
     said = capsys.readouterr().err
     assert "2 minibatches of 32 and a smaller one of 1, whose single advantage is not normalised" in said
     agent.learn(3 * 65)
-    assert agent.loop is not None
     assert agent.loop.counters.updates == 3
     assert all(bool(tensor.isfinite().all()) for tensor in agent.policy.state_dict().values())
     agent.close()
@@ -191,7 +189,6 @@ def test_case_7_arrays_that_the_environment_uses_again_are_told_as_they_were(vec
     (batch,) = first_batches(agent)
     # Counted up at every observation; after three steps the last one (3, then 7) is not acted on.
     assert batch.obs[""].ravel().tolist() == [0, 1, 2, 4, 5, 6, 8]
-    assert agent.loop is not None
     assert [episode.success for episode in agent.loop.episodes] == [True, True]
 
 
@@ -233,7 +230,6 @@ def test_case_10_made_up_rows_of_the_default_autoreset_are_dropped(algo: str) ->
     native: Any = gym.vector.SyncVectorEnv([partial(Scripted, script)] * 2)
     assert native.metadata["autoreset_mode"] is gym.vector.AutoresetMode.NEXT_STEP
     agent = make(algo, native, n_steps=16)
-    assert agent.loop is not None
     assert agent.loop.venv.num_envs == 2
     catch = []
     agent.loop.algorithm.learn = lambda batch, progress: catch.append(batch) or {}  # type: ignore[method-assign, func-returns-value]

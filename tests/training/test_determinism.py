@@ -106,12 +106,10 @@ def test_the_hash_sees_one_extra_draw_of_any_stream_and_one_bit() -> None:
     assert digest(cartpole()) == expected
 
     actions = cartpole()
-    assert actions.loop is not None
     actions.loop.algorithm.exploration.draw(0)
     assert digest(actions) != expected
 
     order = cartpole()
-    assert order.loop is not None
     order.loop.algorithm._order.uniform((1,))  # type: ignore[attr-defined]
     assert digest(order) != expected
 
@@ -130,7 +128,6 @@ def test_different_seeds_differ_and_the_same_one_does_not(make: Callable[..., Ag
 
 def first_observations(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the environments show first, [N, ...]."""
-    assert agent.loop is not None
     seen: list[Any] = []
     add = agent.loop.rollout.add
     monkeypatch.setattr(agent.loop.rollout, "add", lambda *args: (seen.append(args[0][""].copy()), add(*args)))
@@ -158,7 +155,6 @@ def test_env_seed_and_algo_seed_fix_their_level_alone(monkeypatch: pytest.Monkey
 
 def test_environments_and_episodes_of_a_run_start_differently(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = cartpole()
-    assert agent.loop is not None
     starts: set[bytes] = set()
     step = agent.loop.venv.step
     episodes = 0
@@ -202,8 +198,6 @@ def test_ten_calls_equal_one(name: str) -> None:
     for _ in range(10):
         ten.learn(100, schedule_steps=1000)
         undeclared.learn(100)
-    assert one.loop is not None
-    assert ten.loop is not None
     assert one.loop.counters == ten.loop.counters
     assert one.loop.counters.updates >= 3
     assert ten.policy.sha256() == one.policy.sha256()
@@ -260,7 +254,6 @@ def test_the_first_minibatch_of_an_update_has_ratio_one() -> None:
         ("Pendulum-v1", {"use_sde": True, "squash_output": True}),
     ):
         agent = srl.PPO(env, preset="none", num_envs=4, n_steps=32, batch_size=128, n_epochs=1, **options)
-        assert agent.loop is not None
         for batch in batches(agent, 3 * 128):
             params, _ = agent.policy.net(batch.obs)
             log_probs = agent.policy.distribution.log_prob(params, batch.actions)
@@ -270,7 +263,6 @@ def test_the_first_minibatch_of_an_update_has_ratio_one() -> None:
 
 def batches(agent: Agent, steps: int) -> Iterator[RolloutBatch]:
     """Each batch of a training, before it is learnt from."""
-    assert agent.loop is not None
     algorithm, caught = agent.loop.algorithm, []
     learn = algorithm.learn
 

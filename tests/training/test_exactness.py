@@ -14,7 +14,6 @@ from support.training_envs import Fast, PaysVector
 
 def spy_on_rows(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of the batches that the algorithm gets from now on."""
-    assert agent.loop is not None
     sizes: list[int] = []
     learn = agent.loop.algorithm.learn
 
@@ -65,7 +64,6 @@ def test_what_was_counted_is_what_the_environments_did() -> None:
 
 def test_the_rows_that_are_thrown_away_are_those_of_the_highest_index(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = srl.A2C(Fast, preset="none", num_envs=8, n_steps=4, net_arch=(8,))
-    assert agent.loop is not None
     masks: list[list[bool]] = []
     add = agent.loop.rollout.add
     monkeypatch.setattr(agent.loop.rollout, "add", lambda *args: (masks.append(args[-1].tolist()), add(*args)))

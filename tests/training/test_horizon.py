@@ -40,7 +40,6 @@ def ends_instead(horizon: int) -> float:
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_truncation_only_is_worth_the_infinite_sum(algo: str, vec: str) -> None:
     agent = trained(algo, partial(ConstantReward, HORIZON), num_envs=2, vec=vec)
-    assert agent.loop is not None
     assert agent.loop.venv.spec.backend == vec
     np.testing.assert_allclose(agent.value(OBSERVATIONS).mean(), 1 / (1 - GAMMA), rtol=0.02)
     np.testing.assert_allclose(agent.value(OBSERVATIONS), 1 / (1 - GAMMA), rtol=0.05)

@@ -1,1 +1,1 @@
-"""See the modules."""
+"""The command line: one small module a command; nothing heavy is imported before it is needed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,8 +64,6 @@ def run(args: list[str], session: Session) -> int:
     options = RecordOptions(**values(words, flags))
     path = find_run(positionals[0] if positionals else None, "record")
     _require_video()
-    # pygame draws into memory here, and without this it complains on stderr about a desktop that is not there.
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     agent = _agent(path, options.checkpoint)
     recordings = [_record(agent, options, seed, _target(path, options, seed)) for seed in _seeds(options)]
     if session.json:

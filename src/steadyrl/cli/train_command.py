@@ -13,7 +13,7 @@ from steadyrl.cli.session import Session, print_json
 from steadyrl.config import check_algo, preset_for
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.run import RunSettings
-from steadyrl.errors import SteadyRLError, UserError
+from steadyrl.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,9 +76,12 @@ def run(args: list[str], session: Session) -> int:
     session.run_dir = plan.run_dir
     session.say(_announcement(plan))
     execute = _import_torch(plan)
-    listeners = _listeners(options, session)
+    display = _display(options, session)
     said = set(plan.setup.notices)
-    finished = execute(plan, listeners, lambda notice: None if notice in said else session.say(notice.message))
+    try:
+        finished = execute(plan, [display], lambda notice: None if notice in said else session.say(notice.message))
+    finally:
+        display.close()
     summary = finished.summary()
     session.say(closing(finished, summary))
     if session.json:
@@ -128,10 +131,9 @@ def closing(run: Run, summary: dict[str, Any]) -> str:
         f"{str(summary['status']).capitalize()}: {steps:,} steps in {seconds:.1f} s ({fps:,.0f} steps per second)."
     ]
     if summary["eval"]:
-        # A run that ended early is not evaluated once more: the number is an earlier agent's.
-        whose = "Evaluation of the final agent" if summary["status"] == "finished" else "Last evaluation before that"
-        lines.append(f"{whose}: {score(summary['eval'])}.")
-    places = {"Run folder": str(run.path), **_agents(run.path), "Curve": _curve(run.path)}
+        lines.append(f"Evaluation of the final agent: {score(summary['eval'])}.")
+    places = {"Run folder": str(run.path), **_agents(run.path)}
+    places["Curve"] = f"{run.path / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
     places["TensorBoard"] = f"tensorboard --logdir {run.path}"
     places["Go on with"] = f"steadyrl eval {run.path}"
     lines += [f"{title:<12} {text}" for title, text in places.items()]
@@ -148,16 +150,6 @@ def _agents(run_dir: Path) -> dict[str, str]:
         with contextlib.suppress(UserError):
             found[title] = str(find_checkpoint(run_dir / "checkpoints", which))
     return found
-
-
-def _curve(run_dir: Path) -> str:
-    """Draws the learning curve; a picture that cannot be written does not spoil a run that went well."""
-    from steadyrl.training.curve import write_curve
-
-    try:
-        return f"{write_curve(run_dir)} (numbers: metrics.jsonl, evals.jsonl)"
-    except SteadyRLError as error:
-        return f"not drawn: {error.message} The numbers are in metrics.jsonl."
 
 
 def score(result: Any) -> str:
@@ -243,14 +235,14 @@ def _import_torch(plan: Plan) -> Callable[[Plan, Sequence[Listener], Callable[[N
     return execute
 
 
-def _listeners(options: TrainOptions, session: Session) -> list[Listener]:
+def _display(options: TrainOptions, session: Session) -> GuardedDisplay:
     """The display: on stderr, as stdout is for results; events as JSON lines are a result unless `--json` is."""
     import sys
 
     from steadyrl.training.displays import make_display
 
     kind = "none" if options.quiet else options.display
-    return [make_display(kind, sys.stdout if kind == "json" and not session.json else sys.stderr)]
+    return make_display(kind, sys.stdout if kind == "json" and not session.json else sys.stderr)
 
 
 def _status(summary: dict[str, Any]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import Any
 
 from steadyrl.configs.schedules import LinearSchedule
@@ -15,7 +14,7 @@ def _ends(value: Any) -> tuple[float, ...]:
 
 
 def _is_size(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    return type(value) is int and value >= 1
 
 
 def _fail(config: object, field: str, rule: str) -> UserError:

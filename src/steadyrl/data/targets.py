@@ -41,7 +41,7 @@ def gae(
         Advantages and returns (advantages + values), [T, N].
     """
     delta = rewards + gamma * torch.where(terminated, 0.0, next_values) - values
-    decay = gamma * gae_lambda * ~done
+    decay = gamma * gae_lambda * (~done).to(rewards.dtype)
     advantages = torch.empty_like(rewards)
     trace = torch.zeros_like(rewards[0])
     for t in range(rewards.shape[0] - 1, -1, -1):

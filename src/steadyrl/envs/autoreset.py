@@ -33,8 +33,9 @@ def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
     """
     base = env.unwrapped
     # Up to Gymnasium 1.1 these two write their mode into the metadata of the environment's class, which others share.
-    both = isinstance(base, SyncVectorEnv | AsyncVectorEnv)
-    found = base.autoreset_mode if both else (env.metadata or {}).get("autoreset_mode")
+    if isinstance(base, SyncVectorEnv | AsyncVectorEnv):
+        return base.autoreset_mode
+    found = (env.metadata or {}).get("autoreset_mode")
     if isinstance(found, AutoresetMode):
         return found
     if found is None:

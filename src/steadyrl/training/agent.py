@@ -27,7 +27,7 @@ from steadyrl.training.files import write_atomic
 from steadyrl.training.learning import Learning
 from steadyrl.training.on_policy import OnPolicyLoop
 from steadyrl.training.plan import make_folder
-from steadyrl.training.setup import EnvLike, Setup, prepare_training
+from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
 from steadyrl.training.threads import torch_threads
 
 
@@ -148,11 +148,11 @@ class Agent:
             KeyboardInterrupt: after SIGINT, once the step was finished and the agent saved.
         """
         listeners = [callback] if callable(callback) else list(callback or ())
-        learning = Learning(self, total_timesteps, schedule_steps, listeners, say)
+        learning = Learning(self, total_timesteps, schedule_steps, listeners, say, eval_env)
         folder = None
         if run_dir is not None:
-            folder = make_folder(self.require_setup(), run_dir=Path(run_dir))
-        outcome = learning.run(folder=folder, eval_env=eval_env)
+            folder = make_folder(self.require_setup().over(learning.total), run_dir=Path(run_dir))
+        outcome = learning.run(folder=folder)
         if outcome.signal == "SIGINT":
             raise KeyboardInterrupt
         if outcome.signal:
@@ -176,8 +176,8 @@ class Agent:
             UserError: the spaces differ from the policy's.
         """
         about = self.about | {"num_timesteps": self.num_timesteps}
-        chosen = to_json(self.config) | {"seed": self.seeds.seed} | options
-        setup = prepare_training(self.algo, env, chosen, preset="none")
+        trained = to_json(self.config) | {"seed": self.seeds.seed}
+        setup = prepare_again(self.algo, env, trained, options, self.setup.settings if self.setup else None)
         require_same_spaces(self.policy, setup)
         self.close()
         self.setup, self.about, self.config, self._loop = setup, about, setup.resolved.config, None

@@ -15,7 +15,7 @@ from steadyrl.training.agent import Agent, require_same_spaces, resolve_device
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.evaluator import Evaluator
 from steadyrl.training.learning import eval_source
-from steadyrl.training.setup import EnvLike, prepare_training
+from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.threads import torch_threads
 
 
@@ -59,9 +59,15 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
         )
     config = from_json(algo, bundle.about["config"])
     setup = None
+    if env is None and (without_effect := sorted(set(options) - {"device"})):
+        raise UserError(
+            f"{', '.join(without_effect)} given without an environment would have no effect.",
+            remedy="Pass env= as well, or leave it out.",
+            code="no-env",
+        )
     if env is not None:
-        chosen = {"seed": bundle.about.get("seed", 0)} | dict(bundle.about["config"]) | options
-        setup = prepare_training(algo, env, chosen, preset="none")
+        trained = {"seed": bundle.about.get("seed", 0)} | dict(bundle.about["config"])
+        setup = prepare_again(algo, env, trained, options)
         require_same_spaces(bundle.policy, setup)
     return AGENTS[algo].from_bundle(bundle, setup, config)
 

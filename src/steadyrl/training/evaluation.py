@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -53,8 +53,19 @@ class Evaluation:
         return bootstrap_ci(self.returns)
 
 
+Watch = Callable[[int], None]
+
+
+def unwatched(length: int) -> None:
+    """Nobody looks."""
+
+
 def run_episodes(
-    policy: Policy, envs: Sequence[gym.Env[Any, Any]], seeds: Sequence[int], stream: Stream | None = None
+    policy: Policy,
+    envs: Sequence[gym.Env[Any, Any]],
+    seeds: Sequence[int],
+    stream: Stream | None = None,
+    watch: Watch = unwatched,
 ) -> Evaluation:
     """One episode a seed; environment j plays the episodes j, j + M, j + 2 M, ..., so short episodes are not favoured.
 
@@ -63,6 +74,7 @@ def run_episodes(
         envs: M environments, stepped side by side.
         seeds: The seed of each episode's reset.
         stream: Randomness of a sampling policy.
+        watch: Called before each step with the length of the longest episode so far; what it raises ends the evaluation.
     """
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), dtype=np.int64)
     playing = {j: j for j in range(min(len(envs), len(seeds)))}  # environment -> its episode
@@ -70,6 +82,7 @@ def run_episodes(
     for j, episode in playing.items():
         obs[j] = policy.obs_spec.store(envs[j].reset(seed=seeds[episode])[0], batch=False)
     while playing:
+        watch(int(lengths.max()))
         batch = {path: np.concatenate([obs[j][path] for j in playing]) for path in policy.obs_spec.by_path}
         actions = policy.predict(batch, stream)
         for action, (j, episode) in zip(actions, list(playing.items()), strict=True):
@@ -87,7 +100,9 @@ def run_episodes(
     return Evaluation(returns, lengths)
 
 
-def run_vector_episodes(policy: Policy, venv: VecEnv, seeds: Sequence[int], stream: Stream | None = None) -> Evaluation:
+def run_vector_episodes(
+    policy: Policy, venv: VecEnv, seeds: Sequence[int], stream: Stream | None = None, watch: Watch = unwatched
+) -> Evaluation:
     """As many episodes as there are seeds in a vector of environments, an equal share each.
 
     Only the first episode of each environment has its own seed: a vector environment draws the later ones on.
@@ -97,9 +112,13 @@ def run_vector_episodes(policy: Policy, venv: VecEnv, seeds: Sequence[int], stre
     padded = [*seeds, *range(venv.num_envs)]
     obs = venv.reset(padded[: venv.num_envs])
     returns, lengths = [], []
+    running = np.zeros(venv.num_envs, dtype=np.int64)
     while quota.any():
+        watch(int(running.max()))
         step = venv.step(policy.predict(obs, stream))
+        running += step.valid
         for episode in step.episodes:
+            running[episode.env_index] = 0
             if quota[episode.env_index] > 0:
                 quota[episode.env_index] -= 1
                 returns.append(episode.return_)

@@ -13,9 +13,11 @@ from steadyrl.seeding import Stream
 from steadyrl.training.evaluation import (
     MAX_ENVS,
     Evaluation,
+    Watch,
     global_generators_kept,
     run_episodes,
     run_vector_episodes,
+    unwatched,
 )
 
 
@@ -32,12 +34,12 @@ class Evaluator:
         self._seeds = seeds
         self._envs: list[gym.Env[Any, Any]] = []
 
-    def __call__(self, policy: Policy, stream: Stream | None = None) -> Evaluation:
-        """One evaluation; deterministic unless a stream to sample with is given."""
+    def __call__(self, policy: Policy, stream: Stream | None = None, watch: Watch = unwatched) -> Evaluation:
+        """One evaluation; deterministic unless a stream to sample with is given. `watch` as in `run_episodes`."""
         with global_generators_kept():
             if isinstance(self._source, EnvFactory):
-                return run_episodes(policy, self._environments(), self._seeds, stream)
-            return run_vector_episodes(policy, self._source, self._seeds, stream)
+                return run_episodes(policy, self._environments(), self._seeds, stream, watch)
+            return run_vector_episodes(policy, self._source, self._seeds, stream, watch)
 
     def _environments(self) -> list[gym.Env[Any, Any]]:
         if not self._envs and isinstance(self._source, EnvFactory):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from steadyrl.training.session import Every, Extras, Session
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.threads import torch_threads
-from steadyrl.training.video import record_episode
+from steadyrl.training.video import record_episode, require_av
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -60,6 +61,10 @@ class Learning:
         schedule_steps: The declared total, or None for the steps so far plus this call.
         listeners: Called with each event; one that returns False ends the call.
         say: Tells the user something once.
+        eval_env: Where to evaluate; None makes environments like the training's.
+
+    Raises:
+        UserError: a number is out of range, or `eval_env` cannot be made.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class Learning:
         schedule_steps: int | None,
         listeners: Sequence[Listener],
         say: Callable[[Notice], None],
+        eval_env: EnvLike | None = None,
     ) -> None:
         self._agent = agent
         self._setup = agent.require_setup()
@@ -80,17 +86,19 @@ class Learning:
             self.events.add(self._stoppable(listener))
         done = self._loop.counters.timesteps
         self.target = done + _at_least_one("total_timesteps", total_timesteps)
-        self.total = self.target if schedule_steps is None else schedule_steps
+        self.total = self.target if schedule_steps is None else _at_least_one("schedule_steps", schedule_steps)
         if self.total < self.target:
             raise UserError(
                 f"schedule_steps is {schedule_steps}, but this call goes on to step {self.target}.",
                 remedy=f"Declare at least {self.target}, or train fewer steps.",
                 code="bad-value",
             )
+        self._own_eval_env = eval_env is not None
+        self._eval_source = None if self._setup.settings.eval_freq == 0 else eval_source(agent, eval_env)
         if schedule_steps is None and done > 0 and _has_schedule(agent.config):
             say(Notice("schedule", f"Schedules now run over {self.total} steps: those so far and this call's."))
 
-    def run(self, *, folder: RunFolder | None, eval_env: EnvLike | None = None) -> Outcome:
+    def run(self, *, folder: RunFolder | None) -> Outcome:
         """Train; writes the run folder where there is one."""
         agent, setup = self._agent, self._setup
         with ExitStack() as stack:
@@ -101,7 +109,7 @@ class Learning:
                 self.events.add(writer)
                 if setup.settings.capture_video:
                     self.events.add(_Camera(agent, folder))
-            extras = self._extras(folder, eval_env, stack)
+            extras = self._extras(folder, stack)
             session = Session(self._loop, self.events, extras, self._stop, agent.config.log_interval)
             self.events.emit(
                 RunStarted(
@@ -117,36 +125,36 @@ class Learning:
             start = self._loop.counters.timesteps
             try:
                 with signals_stop(self._stop):
-                    agent.best_mean = session.run(self.target, self.total, agent.best_mean)
+                    best = agent.best_mean if folder is None else None  # a folder holds a best agent of its own
+                    agent.best_mean = session.run(self.target, self.total, best)
             except BaseException as error:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
                 self._end(folder, session, status, None, f"{type(error).__name__}: {error}")
                 raise
             status = self._stop.status if self._stop.reason else "finished"
-            self._end(folder, session, status, session.last_evaluation, "")
+            self._end(folder, session, status, session.final_evaluation, "")
             elapsed = session.elapsed
         if folder is not None:
             write_curve(folder.path)
         name = self._stop.reason if self._stop.reason.startswith("SIG") else ""
         fps = (self._loop.counters.timesteps - start) / elapsed
-        return Outcome(status, name, elapsed, fps, session.last_evaluation)
+        return Outcome(status, name, elapsed, fps, session.final_evaluation)
 
-    def _extras(self, folder: RunFolder | None, eval_env: EnvLike | None, stack: ExitStack) -> Extras:
+    def _extras(self, folder: RunFolder | None, stack: ExitStack) -> Extras:
         settings, agent = self._setup.settings, self._agent
         tenth = max(self.total // 10, 1)
         extras = Extras(
             eval_every=Every(tenth if settings.eval_freq is None else settings.eval_freq),
             save_every=Every(tenth if settings.checkpoint_freq is None else settings.checkpoint_freq),
         )
-        asked = folder is not None or eval_env is not None or settings.eval_freq is not None
+        asked = folder is not None or self._own_eval_env or settings.eval_freq is not None
         wanted = asked and extras.eval_every.steps > 0
-        source = eval_source(agent, eval_env) if wanted else None
-        if wanted and source is None:
+        if wanted and self._eval_source is None:
             self._say(NO_EVALUATION)
-        if source is not None:
-            evaluator = Evaluator(source, agent.seeds.eval_episode_seeds(settings.eval_episodes))
+        if wanted and self._eval_source is not None:
+            evaluator = Evaluator(self._eval_source, agent.seeds.eval_episode_seeds(settings.eval_episodes))
             stack.callback(evaluator.close)
-            extras.evaluate = lambda: evaluator(agent.policy)
+            extras.evaluate = lambda watch: evaluator(agent.policy, watch=watch)
         if folder is not None:
             extras.save = lambda kind: _save(agent, folder, kind)
         return extras
@@ -179,15 +187,11 @@ class _Camera:
     """Films one episode at each evaluation, with the evaluation's first seed."""
 
     def __init__(self, agent: Agent, folder: RunFolder) -> None:
+        require_av()
         self._agent = agent
         self._folder = folder
         source = eval_source(agent, None)
-        if not isinstance(source, EnvFactory):
-            raise UserError(
-                "capture_video needs an environment that can be made a second time.",
-                remedy="Pass an id or a function instead of an instance.",
-                code="no-env",
-            )
+        assert isinstance(source, EnvFactory), "prepare_training saw to it"
         self._source = source
 
     def __call__(self, event: Event) -> None:
@@ -235,8 +239,8 @@ def _has_schedule(config: Any) -> bool:
     return any(isinstance(getattr(config, field.name), LinearSchedule) for field in fields(config))
 
 
-def _at_least_one(name: str, value: int) -> int:
-    if isinstance(value, bool) or int(value) != value or value < 1:
+def _at_least_one(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Real) or value % 1 != 0 or value < 1:
         raise UserError(
             f"{name} is {value!r}, but it must be a whole number of at least 1.",
             remedy=f"Pass a number of environment steps as {name}.",

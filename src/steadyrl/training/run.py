@@ -127,10 +127,10 @@ def execute(plan: Plan, listeners: Sequence[Listener] = (), say: Callable[[Notic
         quiet(notice)
     try:
         agent = AGENTS[plan.setup.resolved.algo].from_setup(plan.setup)
+        learning = Learning(agent, plan.setup.resolved.total_timesteps, None, listeners, quiet)
     except BaseException as error:
         plan.folder.finish("failed", timesteps=0, wall_s=0.0, message=str(error), weights_sha256=None, eval=None)
         raise
-    learning = Learning(agent, plan.setup.resolved.total_timesteps, None, listeners, quiet)
     outcome = learning.run(folder=plan.folder)
     return Run(plan.folder, agent, outcome)
 

@@ -80,6 +80,15 @@ class RunFolder:
         ended = datetime.now(UTC).isoformat(timespec="seconds")
         write_json(self.path / "manifest.json", self.manifest | {"status": status, "ended": ended} | facts)
 
+    def failed(self, error: BaseException) -> None:
+        """Write that the run failed, unless how it ended is written already."""
+        if self.manifest["status"] == "running":
+            self.finish("failed", timesteps=0, wall_s=0.0, message=str(error), weights_sha256=None, eval=None)
+
+    def remove(self) -> None:
+        """Take the folder away again: nothing was trained in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
 
 def _safe(env: str) -> str:
     return env.replace("/", "-").replace(":", "-").replace("\\", "-")

@@ -10,19 +10,25 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from steadyrl.training.evaluation import Evaluation
+from steadyrl.training.evaluation import Evaluation, Watch
 from steadyrl.training.events import (
     CheckpointSaved,
     EpisodeEnded,
     EvaluationEnded,
     EventStream,
     MetricsLogged,
+    Notice,
     Progress,
 )
 from steadyrl.training.on_policy import OnPolicyLoop
 from steadyrl.training.signals import StopFlag
 
 PROGRESS_S = 0.25  # seconds between two Progress events
+LONG_EPISODE = 20_000  # steps of an evaluation episode that are worth a word
+
+
+class _StoppedError(Exception):
+    """The run should end while it is being evaluated."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Extras:
     checkpoint.
     """
 
-    evaluate: Callable[[], Evaluation] | None = None
+    evaluate: Callable[[Watch], Evaluation] | None = None
     save: Callable[[str], Path] | None = None
     eval_every: Every = NEVER
     save_every: Every = NEVER
@@ -77,12 +83,21 @@ class Session:
         self._start_step = loop.counters.timesteps
         self._next_progress = 0.0
         self._evaluated_at: tuple[int, int] | None = None
-        self.last_evaluation: Evaluation | None = None
+        self._evaluation: Evaluation | None = None
+        self._said_long = False
 
     @property
     def elapsed(self) -> float:
         """Seconds since the session began."""
         return perf_counter() - self._start
+
+    @property
+    def final_evaluation(self) -> Evaluation | None:
+        """The evaluation of the agent as it is now, if there was one."""
+        return self._evaluation if self._evaluated_at == self._now() else None
+
+    def _now(self) -> tuple[int, int]:
+        return self._loop.counters.timesteps, self._loop.counters.updates
 
     def run(self, target: int, total: int, best: float | None) -> float | None:
         """Train until the step count is `target`; schedules run over `total`.
@@ -149,13 +164,14 @@ class Session:
     def _evaluate(self) -> None:
         """Evaluate, unless the agent is still the one that was evaluated last; keep it if it is the best so far."""
         counters = self._loop.counters
-        now = (counters.timesteps, counters.updates)
-        if self._extras.evaluate is None or self._evaluated_at == now:
+        if self._extras.evaluate is None or self._evaluated_at == self._now():
             return
-        with self._loop.phases("eval"):
-            result = self._extras.evaluate()
-        self._evaluated_at = now
-        self.last_evaluation = result
+        try:
+            with self._loop.phases("eval"):
+                result = self._extras.evaluate(self._watch)
+        except _StoppedError:
+            return
+        self._evaluated_at, self._evaluation = self._now(), result
         is_best = self._best is None or result.mean > self._best
         self._events.emit(
             EvaluationEnded(
@@ -173,6 +189,15 @@ class Session:
             self._best = result.mean
             if self._extras.save is not None:
                 self._save("best")
+
+    def _watch(self, length: int) -> None:
+        """Ends an evaluation when the run should end, and says when an episode of it seems to have no end."""
+        if self._stop.reason:
+            raise _StoppedError
+        if length >= LONG_EPISODE and not self._said_long:
+            self._said_long = True
+            text = f"An evaluation episode has lasted {length} steps without an end; max_episode_steps would limit it."
+            self._events.emit(Notice("long-episode", text, "warning"))
 
     def _save(self, kind: str) -> None:
         assert self._extras.save is not None

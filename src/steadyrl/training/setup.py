@@ -20,6 +20,7 @@ from steadyrl.training.events import Notice
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]] | VectorEnv
 SETTINGS = {field.name for field in dataclasses.fields(RunSettings)}
+_PASSING = ("env", "env_kwargs", "max_episode_steps", "run_dir", "name")  # do not go from one environment to the next
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Setup:
     obs_spec: ObsSpec
     action_spec: ActionSpec
     notices: tuple[Notice, ...]
+
+    def over(self, total_timesteps: int) -> Setup:
+        """The same over another number of environment steps."""
+        return dataclasses.replace(self, resolved=dataclasses.replace(self.resolved, total_timesteps=total_timesteps))
 
     def to_json(self) -> dict[str, Any]:
         """What `config.json` holds."""
@@ -103,7 +108,38 @@ def prepare_training(
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
     obs_spec, action_spec = ObsSpec.of(spaces[0]), ActionSpec.of(spaces[1])
     check_suitable(resolved, action_spec)
+    if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
+        raise UserError(
+            "capture_video needs an environment that can be made a second time.",
+            remedy="Pass an id or a function instead of an instance.",
+            code="no-env",
+        )
     return Setup(resolved, settings, source, obs_spec, action_spec, tuple(_notices(resolved, obs_spec)))
+
+
+def prepare_again(
+    algo: str, env: EnvLike, trained: Mapping[str, Any], options: Mapping[str, Any], before: RunSettings | None = None
+) -> Setup:
+    """The setup for a policy that was trained before, as it was configured then unless `options` say otherwise.
+
+    An environment instance brings its own number, whatever the policy was trained in.
+
+    Args:
+        algo: Name of the algorithm.
+        env: Where it goes on.
+        trained: Hyperparameters, and the seed.
+        options: Fields of `RunSettings` and hyperparameters that should differ.
+        before: Settings that stay, but for those that belong to the environment or the run folder.
+
+    Raises:
+        UserError: as `prepare_training`.
+    """
+    kept = {} if before is None else {name: value for name, value in _fields(before).items() if name not in _PASSING}
+    chosen = {**kept, **trained}
+    if isinstance(env, gym.Env | gym.vector.VectorEnv):
+        for name in ("num_envs", "vec"):
+            chosen.pop(name, None)
+    return prepare_training(algo, env, chosen | dict(options), preset="none")
 
 
 def check_suitable(resolved: Resolved, action: ActionSpec) -> None:

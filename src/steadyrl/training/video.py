@@ -62,7 +62,9 @@ def record_episode(
         UserError: PyAV is missing, or the environment cannot render to an array.
         RunFailedError: The file cannot be written.
     """
-    _require_av()
+    require_av()
+    # pygame draws into memory here, and without this it complains on stderr about a desktop that is not there.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     path = Path(path)
     env = make_env()
     try:
@@ -84,7 +86,8 @@ def record_episode(
     return Recording(path, length + 1, fps, total, length, fps_assumed=not named)
 
 
-def _require_av() -> None:
+def require_av() -> None:
+    """Raises UserError unless PyAV is installed."""
     try:
         import av  # noqa: F401
     except ImportError as error:

@@ -1,0 +1,183 @@
+"""Rewrites the generated blocks of README.md and docs/, so that no table can go stale.
+
+    python benchmarks/tables.py           # rewrite
+    python benchmarks/tables.py --check   # change nothing; exit status 1 and the names of the files that are stale
+
+A block stands between `<!-- table: NAME -->` and `<!-- end of table -->`. Results come from `benchmarks/results/`,
+hyperparameters and settings from the dataclasses, presets from the preset files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from steadyrl.cli.flags import flags_of, shown
+from steadyrl.cli.train_command import TrainOptions
+from steadyrl.config import presets
+from steadyrl.configs import CONFIGS
+from steadyrl.configs.run import RunSettings
+
+ROOT = Path(__file__).parent.parent
+RESULTS = Path(__file__).parent / "results"
+BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+PENDING = "No result is stored yet."
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    names = list(head)
+    lines = [names, ["---"] * len(names), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def learning(algo: str | None = None) -> str:
+    """Scores of the final agents beside their bars, from `learning-*.json`."""
+    documents = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("learning-*.json"))]
+    chosen = [document for document in documents if algo in (None, document["algo"])]
+    if not chosen:
+        return PENDING + "\n"
+    head = ("algorithm", "environment", "steps", "final score of each seed", "interquartile mean", "bar", "reached")
+    return table(head, [_learning_row(document) for document in chosen]) + "\n" + _learning_note(chosen)
+
+
+def speed() -> str:
+    """Steps per second beside Stable-Baselines3, from `speed.json`."""
+    path = RESULTS / "speed.json"
+    if not path.exists():
+        return PENDING + "\n"
+    document = json.loads(path.read_text())
+    head = ("work", "SteadyRL, steps/s", "Stable-Baselines3, steps/s", "ratio", "ratio of each pair", "torch threads")
+    rows = [
+        (
+            name,
+            f"{work['steps_per_second']['ours']:,}",
+            f"{work['steps_per_second']['sb3']:,}",
+            f"{work['ratio']:g}",
+            ", ".join(f"{ratio:g}" for ratio in work["ratios_pairwise"]),
+            f"{work['threads']['ours']} and {work['threads']['sb3']}",
+        )
+        for name, work in document["works"].items()
+    ]
+    machine, ours, theirs = document["machine"], document["versions"]["ours"], document["versions"]["sb3"]
+    note = (
+        f"Medians of {document['repeats']} measurements each, in turn, on one machine with {machine['cores']} cores "
+        f"({machine['platform']}); torch {ours['torch']}, Gymnasium {ours['gymnasium']}, "
+        f"Stable-Baselines3 {theirs['stable_baselines3']} on torch {theirs['torch']}.\n"
+    )
+    return table(head, rows) + "\n" + note
+
+
+def hyperparameters(algo: str) -> str:
+    """Every field of an algorithm's configuration."""
+    return _fields(CONFIGS[algo])
+
+
+def settings() -> str:
+    """Every flag of `steadyrl train` that belongs to no algorithm."""
+    return _fields(TrainOptions) + _fields(RunSettings).partition("\n")[2].partition("\n")[2]
+
+
+def preset_list() -> str:
+    """Environments with tuned settings, and their totals."""
+    names = list(dict.fromkeys(name for algo in CONFIGS for name in presets(algo)))
+    return table(
+        ("environment", *(f"{algo}, steps" for algo in CONFIGS)),
+        [(name, *(_total(algo, name) for algo in CONFIGS)) for name in names],
+    )
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "learning": learning,
+    "speed": speed,
+    "settings": settings,
+    "presets": preset_list,
+    **{f"hyperparameters-{algo}": lambda algo=algo: hyperparameters(algo) for algo in CONFIGS},  # type: ignore[misc]
+    **{f"learning-{algo}": lambda algo=algo: learning(algo) for algo in CONFIGS},  # type: ignore[misc]
+}
+
+
+def rewritten(text: str) -> str:
+    """A page with its generated blocks as they should be; KeyError for a block that nobody makes."""
+    return BLOCK.sub(lambda match: match[1] + BLOCKS[match[2]]() + match[3], text)
+
+
+def pages() -> list[Path]:
+    """The files that may hold generated blocks."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Rewrite or check all pages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    options = parser.parse_args(argv)
+    stale = 0
+    for page in pages():
+        before = page.read_text(encoding="utf-8")
+        after = rewritten(before)
+        if after != before:
+            stale += 1
+            print(f"{'stale' if options.check else 'rewritten'}: {page.relative_to(ROOT)}")
+            if not options.check:
+                page.write_text(after, encoding="utf-8")
+    return 1 if options.check and stale else 0
+
+
+def _learning_row(document: dict[str, Any]) -> tuple[str, ...]:
+    scores = ", ".join(f"{run['mean']:.1f}" if "mean" in run else "failed" for run in document["runs"])
+    middle = "none" if document["iqm"] is None else f"{document['iqm']:.1f}"
+    if document["at_least"] is None:
+        bar = f"interquartile mean at least {document['bar']:g}"
+    else:
+        bar = f"at least {document['bar']:g} for {document['at_least']} of {document['seeds']}"
+    return (
+        document["algo"].upper(),
+        document["env"],
+        f"{document['timesteps']:,}",
+        scores,
+        middle,
+        bar,
+        "yes" if document["passed"] else "no",
+    )
+
+
+def _learning_note(documents: list[dict[str, Any]]) -> str:
+    """With which versions the numbers were made; each set of versions once."""
+    made = dict.fromkeys(
+        f"torch {document['versions']['torch']}, Gymnasium {document['versions']['gymnasium']}, "
+        f"NumPy {document['versions']['numpy']}, Python {document['python']}"
+        for document in documents
+    )
+    return f"Made with {'; '.join(made)}.\n"
+
+
+def _fields(cls: type) -> str:
+    defaults = {field.name: field for field in dataclasses.fields(cls)}
+    rows = [
+        (f"`--{flag.name}`", _default(defaults[flag.field]), flag.help)
+        for flag in flags_of(cls, "")
+        if flag.field in defaults and flag.field != "env"
+    ]
+    return table(("flag", "default", "meaning"), rows)
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is dataclasses.MISSING:
+        return "none"
+    return f"`{shown(field.default)}`".replace("`True`", "on").replace("`False`", "off").replace("`none`", "none")
+
+
+def _total(algo: str, name: str) -> str:
+    preset = presets(algo).get(name)
+    return "" if preset is None or preset.total_timesteps is None else f"{preset.total_timesteps:,}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
