@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from steadyrl.stats import bootstrap_ci, iqm
+from steadyrl.stats import FloatArray, bootstrap_ci, iqm
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_iqm_along_an_axis() -> None:
 def test_bootstrap_is_the_same_for_the_same_values_and_leaves_numpys_generator_alone() -> None:
     values = [3.0, 1.0, 4.0, 1.0, 5.0]
     np.random.seed(0)
-    before = np.random.get_state()[1].tolist()  # type: ignore[index,union-attr]
+    before = np.random.get_state()[1].tolist()  # type: ignore[index]
     assert bootstrap_ci(values) == bootstrap_ci(values)
-    assert np.random.get_state()[1].tolist() == before  # type: ignore[index,union-attr]
+    assert np.random.get_state()[1].tolist() == before  # type: ignore[index]
 
 
 def test_bootstrap_against_the_exact_distribution() -> None:
@@ -72,9 +72,9 @@ def test_bootstrap_of_another_statistic() -> None:
 
 
 def test_resamples_are_as_many_as_asked_for_whatever_their_size() -> None:
-    drawn = []
+    drawn: list[int] = []
 
-    def count(sample: np.ndarray, axis: int) -> np.ndarray:  # type: ignore[type-arg]
+    def count(sample: FloatArray, axis: int) -> FloatArray:
         drawn.append(len(sample))
         return np.asarray(sample.mean(axis=axis))
 

@@ -81,7 +81,7 @@ def read_bundle(path: Path, device: torch.device) -> Bundle:
     except (OSError, ValueError) as error:
         raise UserError(
             f"The bundle {path} cannot be read: {getattr(error, 'strerror', None) or error}.",
-            remedy="Name a file that `agent.save` or `steadyrl export` made.",
+            remedy="Name a file that `agent.save` made.",
             code="no-such-file",
         ) from error
     try:

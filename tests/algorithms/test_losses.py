@@ -46,23 +46,25 @@ CASES: dict[str, tuple[Distribution, Oracle]] = {
 }
 
 
-def inputs(kind: str, size: int = B) -> tuple[list[Array], dict[str, Array]]:
+def inputs(kind: str) -> tuple[list[Array], dict[str, Array]]:
     """Outputs of an imagined network in float64 (the last are the values) and the parts of a batch."""
     rng = np.random.default_rng(3)
+    outputs: list[Array]
+    actions: Array
     if kind == "categorical":
-        outputs, actions = [rng.normal(size=(size, CHOICES))], rng.integers(0, CHOICES, size)
+        outputs, actions = [rng.normal(size=(B, CHOICES))], rng.integers(0, CHOICES, B)
     else:
-        outputs, actions = [rng.normal(size=(size, DIMS)), np.array([-0.3, 0.2])], rng.normal(size=(size, DIMS))
-    values = rng.normal(size=size)
+        outputs, actions = [rng.normal(size=(B, DIMS)), np.array([-0.3, 0.2])], rng.normal(size=(B, DIMS))
+    values = rng.normal(size=B)
+    log_probs, _ = CASES[kind][1](tuple(outputs), actions)
     batch = {
         "actions": actions,
-        "values": values + rng.normal(scale=0.3, size=size),
-        "advantages": rng.normal(size=size) * 3 + 1,
-        "returns": rng.normal(size=size),
+        "values": values + rng.normal(scale=0.3, size=B),
+        "advantages": rng.normal(size=B) * 3 + 1,
+        "returns": rng.normal(size=B),
+        # Old probabilities around the new ones, so that ratios lie on both sides of both bounds.
+        "log_probs": log_probs + rng.normal(scale=0.3, size=B),
     }
-    # Old probabilities around the new ones, so that ratios lie on both sides of both bounds.
-    log_probs, _ = CASES[kind][1](tuple(outputs), actions) if size == B else (np.zeros(size), None)
-    batch["log_probs"] = log_probs + rng.normal(scale=0.3, size=size)
     return [*outputs, values], batch
 
 
@@ -153,9 +155,7 @@ def test_ppo_equals_the_oracle(kind: str, options: str) -> None:
     distribution, oracle = CASES[kind]
     config = PPOConfig(**PPO_OPTIONS[options])
     outputs, parts = inputs(kind)
-    loss, metrics, gradients = with_gradient(
-        ppo_loss, as_tensors(outputs), as_batch(parts), distribution, config, CLIP
-    )
+    loss, metrics, gradients = with_gradient(ppo_loss, as_tensors(outputs), as_batch(parts), distribution, config, CLIP)
     expected, expected_metrics = ppo_oracle(outputs, parts, oracle, config)
     assert 0.2 < expected_metrics["train/clip_fraction"] < 0.8
     assert loss.item() == pytest.approx(expected, rel=1e-9)
@@ -187,7 +187,7 @@ def test_a2c_equals_the_oracle(kind: str, options: dict[str, Any]) -> None:
     [(1.0, 0.5, False), (1.0, -0.5, True), (-1.0, 0.5, True), (-1.0, -0.5, False), (1.0, 0.1, True), (-1.0, 0.1, True)],
 )
 def test_the_gradient_stops_only_where_the_clip_is_the_smaller(advantage: float, log_ratio: float, flows: bool) -> None:
-    """Schulman et al. 2017, figure 1: moving further in the direction of the advantage gains nothing beyond the bound."""
+    """Schulman et al. 2017, figure 1: beyond the bound, moving further along the advantage gains nothing."""
     logits = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
     old = torch.tensor([math.log(0.5) - log_ratio], dtype=torch.float64)
     zero = torch.zeros(1, dtype=torch.float64)

@@ -145,7 +145,8 @@ def test_the_exit_status_tells_how_the_run_ended(
     signal: str | None,
     code: int,
 ) -> None:
-    fake_run(monkeypatch, lambda plan: {**SUMMARY, "status": status, "signal": signal})
+    evaluated = SUMMARY["eval"] if status == "finished" else None
+    fake_run(monkeypatch, lambda plan: {**SUMMARY, "status": status, "signal": signal, "eval": evaluated})
     assert main(["train", "a2c", "CartPole-v1", "--run-dir", "out"]) == code
     assert (status == "finished") == ("Evaluation of the final agent" in capsys.readouterr().out)
 

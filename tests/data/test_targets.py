@@ -27,7 +27,7 @@ def flags(*values: int) -> Tensor:
 
 
 def test_gae_by_hand() -> None:
-    """gamma = 1/2, lambda = 1/2, so a trace decays by 1/4; step 1 is truncated, step 3 is terminated, the rollout ends in 4.
+    """gamma = lambda = 1/2, so a trace decays by 1/4; step 1 is truncated, step 3 terminated, the rollout ends in 4.
 
     t            0     1          2     3           4
     reward       1     2          3     4           5
@@ -56,7 +56,7 @@ def test_gae_by_hand() -> None:
 
 
 def test_gae_skips_made_up_rows_by_hand() -> None:
-    """gamma = lambda = 1. Step 1 is truncated with V(final) = 5, row 2 was made up by the autoreset and row 4 is beyond the total.
+    """gamma = lambda = 1. Step 1 is truncated with V(final) = 5, an autoreset made row 2 up, row 4 is beyond the total.
 
     3: 1 + 9 - 4 = 6 (its successor is the observation of row 4, whose value is 9)
     1: 1 + 5 - 2 = 4; 0: (1 + 2 - 1) + 4 = 6
@@ -79,7 +79,7 @@ def brute_force(
     gamma: float,
     lam: float,
 ) -> Floats:
-    """Each advantage as the sum of (gamma * lambda)^k * delta over the rows from t to the end of its episode or of the data."""
+    """Each advantage as the sum of (gamma * lambda)^k * delta from t to the end of its episode or of the data."""
     horizon, num_envs = rewards.shape
     advantages = np.zeros_like(rewards)
     for n in range(num_envs):
@@ -105,7 +105,7 @@ def brute_force(
 
 @st.composite
 def rollouts(draw: st.DrawFn) -> tuple[Floats, Floats, Floats, Floats, Bools, Bools, Bools]:
-    """Rewards, values, last and final values and flags of a rollout; invalid rows follow a done row or end the rollout."""
+    """The arguments of `brute_force`; invalid rows follow a done row or end the rollout."""
     horizon, num_envs = draw(st.integers(1, 7)), draw(st.integers(1, 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     shape = (horizon, num_envs)
@@ -114,7 +114,9 @@ def rollouts(draw: st.DrawFn) -> tuple[Floats, Floats, Floats, Floats, Bools, Bo
     ends = np.array(kinds).reshape(shape)
     terminated, truncated = np.isin(ends, ["t", "b"]), np.isin(ends, ["x", "b"])
     valid = np.ones(shape, dtype=bool)
-    made_up = draw(st.lists(st.booleans(), min_size=num_envs, max_size=num_envs))  # per environment: an autoreset row follows
+    made_up = draw(
+        st.lists(st.booleans(), min_size=num_envs, max_size=num_envs)
+    )  # per environment: an autoreset row follows
     for n in np.flatnonzero(made_up):
         for t in range(1, horizon):
             if valid[t - 1, n] and (terminated | truncated)[t - 1, n]:
@@ -133,7 +135,7 @@ FACTORS = st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0])
 def test_gae_equals_brute_force(
     data: tuple[Floats, Floats, Floats, Floats, Bools, Bools, Bools], gamma: float, lam: float
 ) -> None:
-    rewards, values, last, final, terminated, truncated, valid = data
+    values, valid = data[1], data[6]
     expected = brute_force(*data, gamma, lam)
     tensors = [torch.from_numpy(array) for array in data]
     junk = torch.where(tensors[5], tensors[3], torch.nan)  # final values count only where truncated

@@ -36,7 +36,7 @@ def test_discrete_starts_where_the_space_does() -> None:  # case 1
 
 
 def test_integer_actions_keep_their_shape() -> None:  # case 16
-    assert mapped(gs.MultiDiscrete([[2], [2]]), [[0, 1], [1, 0]]).tolist() == [[[0], [1]], [[1], [0]]]
+    assert mapped(gs.MultiDiscrete(np.array([[2], [2]])), [[0, 1], [1, 0]]).tolist() == [[[0], [1]], [[1], [0]]]
     assert mapped(gs.MultiDiscrete([2, 3], start=[5, -1]), [[1, 0]]).tolist() == [[6, -1]]
     bits = np.arange(64).reshape(1, 64) % 2
     assert mapped(gs.MultiBinary((8, 8)), bits).tolist() == bits.reshape(1, 8, 8).tolist()
@@ -140,7 +140,7 @@ def test_every_result_is_in_the_space(space: gs.Box, rows: list[list[float]]) ->
 
 SPACES: dict[str, gs.Space[Any]] = {
     "discrete": gs.Discrete(3, start=-1),
-    "multidiscrete": gs.MultiDiscrete([[2], [3]], start=[[1], [-1]]),
+    "multidiscrete": gs.MultiDiscrete(np.array([[2], [3]]), start=np.array([[1], [-1]])),
     "multibinary": gs.MultiBinary((2, 3)),
     "box": gs.Box(np.array([-1, 0.1]), np.array([1, 100.0]), dtype=np.float64),
     "box-open": gs.Box(np.array([-np.inf, 0]), np.array([1, np.inf]), dtype=np.float32),
@@ -159,7 +159,7 @@ def test_the_space_is_untouched_and_json_brings_the_same_back(name: str) -> None
     stored = np.zeros((3, spec.size), dtype=spec.stored_dtype)
     result = again.to_env(stored)
     assert result.tolist() == mapped(space, stored).tolist()
-    assert result.shape == (3, *space.shape)
+    assert result.shape == (3, *(space.shape or ()))
     result[:] = 1
     assert space == before
     assert spec.stored_dtype is (np.float32 if name.startswith("box") else np.int64)

@@ -29,7 +29,7 @@ TREE = gs.Dict(
 )
 ACTIONS: dict[str, tuple[gs.Space[Any], dict[str, Any]]] = {
     "categorical": (gs.Discrete(3, start=-1), {}),
-    "multi-categorical": (gs.MultiDiscrete([[2], [3]]), {}),
+    "multi-categorical": (gs.MultiDiscrete(np.array([[2], [3]])), {}),
     "bernoulli": (gs.MultiBinary((2, 2)), {}),
     "gaussian": (gs.Box(np.array([-1.0, 0.0]), np.array([1.0, 100.0]), dtype=np.float64), {}),
     "unbounded": (gs.Box(-np.inf, np.inf, (2,)), {}),
@@ -50,7 +50,12 @@ def make_policy(
 ) -> Policy:
     """A policy with initial weights from this seed; a normaliser has seen 20 observations."""
     obs_spec = ObsSpec.of(obs)
-    architecture = {"activation_fn": "tanh", "log_std_init": 0.0, "squash_output": False, "use_sde": False} | options
+    architecture: dict[str, Any] = {
+        "activation_fn": "tanh",
+        "log_std_init": 0.0,
+        "squash_output": False,
+        "use_sde": False,
+    } | options
     policy = Policy(
         obs_spec,
         ActionSpec.of(gs.Discrete(2) if action is None else action),

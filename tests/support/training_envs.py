@@ -41,7 +41,9 @@ class Pays(gym.Env[npt.NDArray[np.float32], np.int64]):
         return self._obs(), self.reward, self.t >= self.length, False, {}
 
     def _obs(self) -> npt.NDArray[np.float32]:
-        return np.eye(self.length + 1, dtype=np.float32)[self.t]
+        obs = np.zeros(self.length + 1, dtype=np.float32)
+        obs[self.t] = 1.0
+        return obs
 
 
 class PaysFive(ConstantReward):
@@ -145,7 +147,7 @@ class GlobalDrawer(ConstantReward):
 
 
 class SeedLength(gym.Env[npt.NDArray[np.float32], np.int64]):
-    """An episode lasts as many steps as its first random number says, 1 to 40, and pays 1 a step: the return tells the seed."""
+    """Episodes last as many steps as a random number says, 1 to 40, and pay 1 a step: the return tells the seed."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
@@ -196,7 +198,7 @@ class Scales(gym.Env[npt.NDArray[np.float64], np.int64]):
 
     def _next(self) -> npt.NDArray[np.float64]:
         self.xy = self.np_random.uniform(-1, 1, 2)
-        return self.xy * np.array([1e-3, 1e3])
+        return np.multiply(self.xy, [1e-3, 1e3])
 
 
 class Fast(gym.Env[npt.NDArray[np.float32], np.int64]):

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 
 import steadyrl as srl
 from steadyrl.training.agent import Agent
-from steadyrl.training.events import EvaluationEnded
+from steadyrl.training.events import EpisodeEnded, EvaluationEnded
 from support.envs import ConstantReward, SpaceProbe
 from support.training_envs import Fast, Legs, PaysVector
 
@@ -148,7 +148,7 @@ def test_set_env_keeps_policy_count_and_settings(trained: Agent) -> None:
     trained.set_env("CartPole-v1", max_episode_steps=5)
     assert trained.policy.sha256() == before
     lengths: list[int] = []
-    trained.learn(64, callback=lambda event: lengths.append(event.length) if hasattr(event, "env_index") else None)
+    trained.learn(64, callback=lambda event: lengths.append(event.length) if isinstance(event, EpisodeEnded) else None)
     assert trained.num_timesteps == 128
     assert max(lengths) == 5
     trained.close()
@@ -161,7 +161,9 @@ def test_set_env_keeps_the_settings_of_the_run() -> None:
     assert (settings.threads, settings.eval_seed, settings.eval_episodes, settings.eval_freq) == (2, 7, 3, 32)
 
 
-@pytest.mark.parametrize(("env", "role"), [(Legs, "observation"), ("MountainCarContinuous-v0", "observation"), (None, "action")])
+@pytest.mark.parametrize(
+    ("env", "role"), [(Legs, "observation"), ("MountainCarContinuous-v0", "observation"), (None, "action")]
+)
 def test_environments_of_other_spaces_are_refused(env: Any, role: str, trained: Agent, tmp_path: Path) -> None:
     observation = spaces.Box(-np.inf, np.inf, (4,), np.float32)
     other = env or partial(SpaceProbe, observation, spaces.Discrete(5))
@@ -186,7 +188,7 @@ def test_predictions_are_deterministic_or_sampled(trained: Agent) -> None:
     first, second = (trained.predict(obs, deterministic=True)[0] for _ in range(2))
     np.testing.assert_array_equal(first, second)
     sampled = [trained.predict(obs)[0] for _ in range(2)]
-    assert not np.array_equal(*sampled)
+    assert not np.array_equal(sampled[0], sampled[1])
     assert 0.2 < sampled[0].mean() < 0.8
 
 

@@ -20,6 +20,7 @@ import steadyrl as srl
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.training.agent import Agent
 from support.envs import REWARD_FORMS, Ending, OddTypes, Reuser, Scripted
+from support.spies import lessons_not_learnt
 from support.training_envs import Keeper, Scales
 
 AGENTS: dict[str, tuple[Callable[..., Agent], dict[str, Any]]] = {
@@ -36,7 +37,7 @@ def make(algo: str, env: Any, **options: Any) -> Agent:
 
 
 def train_in(algo: str, observation: gym.Space[Any], action: gym.Space[Any], steps: int = 200, **options: Any) -> Agent:
-    """Trains in environments that insist on their own spaces, and checks predictions for one observation and a batch."""
+    """Trains in environments that insist on their own spaces, and checks predictions for one and several of them."""
     Keeper.made.clear()
     agent = make(algo, partial(Keeper, observation, action), **options)
     agent.learn(steps)
@@ -59,7 +60,9 @@ def check_prediction(agent: Agent, observation: gym.Space[Any], action: gym.Spac
         assert batch.shape == (3, *(action.shape or ()))
         assert batch.dtype == action.dtype
         assert all(action.contains(row) for row in batch)
-    np.testing.assert_array_equal(agent.predict(stacked[:1], deterministic=True)[0][0], agent.predict(observations[0], deterministic=True)[0])
+    np.testing.assert_array_equal(
+        agent.predict(stacked[:1], deterministic=True)[0][0], agent.predict(observations[0], deterministic=True)[0]
+    )
     assert agent.value(observations[0]).shape == ()
     assert agent.value(stacked).shape == (3,)
 
@@ -72,14 +75,16 @@ def check_prediction(agent: Agent, observation: gym.Space[Any], action: gym.Spac
         spaces.Discrete(4, start=7),
         spaces.Discrete(3),
         spaces.MultiDiscrete([3, 2], start=[-1, 5]),
-        spaces.MultiDiscrete([[2], [2]]),
-        spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [0, -9]]),
+        spaces.MultiDiscrete(np.array([[2], [2]])),
+        spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]), start=np.array([[1, 1], [0, -9]])),
         spaces.MultiBinary(3),
         spaces.MultiBinary((2, 2)),
     ],
     ids=str,
 )
-def test_cases_1_and_16_integer_actions_arrive_as_the_environment_counts_them(algo: str, action: gym.Space[Any]) -> None:
+def test_cases_1_and_16_integer_actions_arrive_as_the_environment_counts_them(
+    algo: str, action: gym.Space[Any]
+) -> None:
     train_in(algo, BOX, action)
     seen = np.stack([np.ravel(taken) for env in Keeper.made for taken in env.actions])
     low = np.ravel(getattr(action, "start", 0)) + np.zeros(seen.shape[1])
@@ -111,7 +116,7 @@ def test_case_3_continuous_actions_stay_in_their_bounds(
             make(algo, partial(Keeper, BOX, action), **options)
         return
     train_in(algo, BOX, action, **options)
-    # The probe asserted membership, dtype and shape of every action; noise is of its own in each dimension and environment.
+    # The probe asserted membership, dtype and shape of every action; each dimension and environment has its own noise.
     first, second = (np.stack(env.actions).reshape(len(env.actions), -1) for env in Keeper.made if env.actions)
     half = np.where(bounded, (action.high - action.low) / 2, 1.0).ravel() if bounded.all() else np.ones(action.low.size)
     scaled = (np.concatenate([first, second]) / half).astype(np.float64)
@@ -143,16 +148,10 @@ def test_case_3_the_stored_log_probability_belongs_to_the_stored_action(algo: st
 
 def first_batches(agent: Agent) -> list[RolloutBatch]:
     """The first batch of a training, not learnt from."""
-    caught: list[RolloutBatch] = []
-
-    def spy(batch: RolloutBatch, progress: float) -> dict[str, Any]:
-        caught.append(batch)
-        return {}
-
-    agent.loop.algorithm.learn = spy  # type: ignore[method-assign]
+    lessons = lessons_not_learnt(agent)
     agent.learn(agent.config.n_steps * agent.config.num_envs)
     agent.close()
-    return caught
+    return [lesson.batch for lesson in lessons]
 
 
 @each_algorithm
@@ -175,7 +174,12 @@ def test_case_5_a_remainder_of_one_is_said_and_stays_finite(capsys: pytest.Captu
 @each_algorithm
 def test_case_6_rewards_of_every_form_give_the_same_weights_in_every_backend(algo: str) -> None:
     hashes = {}
-    for form, vec in [*((form, "sync") for form in REWARD_FORMS), ("(1,)", "async"), ("0-d", "async"), ("int", "async")]:
+    for form, vec in [
+        *((form, "sync") for form in REWARD_FORMS),
+        ("(1,)", "async"),
+        ("0-d", "async"),
+        ("int", "async"),
+    ]:
         agent = make(algo, partial(OddTypes, form), vec=vec)
         agent.learn(100)
         agent.close()
@@ -231,10 +235,9 @@ def test_case_10_made_up_rows_of_the_default_autoreset_are_dropped(algo: str) ->
     assert native.metadata["autoreset_mode"] is gym.vector.AutoresetMode.NEXT_STEP
     agent = make(algo, native, n_steps=16)
     assert agent.loop.venv.num_envs == 2
-    catch = []
-    agent.loop.algorithm.learn = lambda batch, progress: catch.append(batch) or {}  # type: ignore[method-assign, func-returns-value]
+    lessons = lessons_not_learnt(agent)
     agent.learn(50, schedule_steps=1000)
-    batch = catch[0]
+    batch = lessons[0].batch
     # 16 vector steps hold episodes of 2 and 3 steps with one made-up row after each: 2+1+3+1+2+1+3+1+2.
     assert len(batch.returns) == 2 * 12
     assert agent.num_timesteps == 50
@@ -262,7 +265,9 @@ def test_case_12_a_policy_evaluates_to_the_same_in_a_fresh_process(algo: str, tm
         "print(json.dumps([agent.policy.sha256(), srl.evaluate(agent, episodes=5, env=Scales).returns.tolist()]))"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code, path], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [agent.policy.sha256(), here.returns.tolist()]
 
@@ -276,20 +281,22 @@ def test_case_12_a_policy_evaluates_to_the_same_in_a_fresh_process(algo: str, tm
         spaces.MultiBinary((8, 8)),
         spaces.MultiBinary(5),
         spaces.MultiDiscrete([3, 4]),
-        spaces.MultiDiscrete([[3, 4], [2, 2]], start=[[1, 1], [0, -3]]),
+        spaces.MultiDiscrete(np.array([[3, 4], [2, 2]]), start=np.array([[1, 1], [0, -3]])),
         spaces.Box(-1.0, 1.0, (2, 3), np.float32),
         spaces.Box(-1.0, 1.0, (), np.float32),
     ],
     ids=str,
 )
 def test_case_16_observations_of_every_space(algo: str, observation: gym.Space[Any]) -> None:
-    train_in(algo, observation, spaces.MultiDiscrete([[2], [2]]), 64, num_envs=4)
+    train_in(algo, observation, spaces.MultiDiscrete(np.array([[2], [2]])), 64, num_envs=4)
 
 
 @each_algorithm
 @pytest.mark.parametrize("normalised", [False, True])
 def test_case_16_flat_dictionaries_of_vectors(algo: str, normalised: bool) -> None:
-    observation = spaces.Dict({"a": spaces.Box(-1.0, 1.0, (2,), np.float64), "b": spaces.Discrete(3), "c": spaces.MultiBinary(2)})
+    observation = spaces.Dict(
+        {"a": spaces.Box(-1.0, 1.0, (2,), np.float64), "b": spaces.Discrete(3), "c": spaces.MultiBinary(2)}
+    )
     agent = make(algo, partial(Keeper, observation, spaces.Discrete(2)), normalize_obs=normalised)
     agent.learn(64)
     samples = [observation.sample() for _ in range(3)]

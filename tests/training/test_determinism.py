@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import steadyrl as srl
-from steadyrl.data.rollout import RolloutBatch
 from steadyrl.training.agent import Agent
 from steadyrl.training.events import EvaluationEnded, Event
+from support.spies import lessons_not_learnt, tap
 from support.training_envs import GlobalDrawer, Legs
 
 SMALL: dict[str, Any] = {"n_steps": 64, "batch_size": 32, "n_epochs": 2, "num_envs": 4, "preset": "none"}
@@ -126,17 +126,16 @@ def test_different_seeds_differ_and_the_same_one_does_not(make: Callable[..., Ag
     assert hashes[0] == hashes[3]
 
 
-def first_observations(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Any:
+def first_observations(agent: Agent) -> Any:
     """What the environments show first, [N, ...]."""
     seen: list[Any] = []
-    add = agent.loop.rollout.add
-    monkeypatch.setattr(agent.loop.rollout, "add", lambda *args: (seen.append(args[0][""].copy()), add(*args)))
+    tap(agent.loop.rollout, "add", lambda obs, *rest: seen.append(obs[""].copy()))
     agent.learn(agent.config.num_envs)
     agent.close()
     return seen[0]
 
 
-def test_env_seed_and_algo_seed_fix_their_level_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_env_seed_and_algo_seed_fix_their_level_alone() -> None:
     weights, starts = {}, {}
     for name, options in {
         "plain": {"seed": 1},
@@ -146,7 +145,7 @@ def test_env_seed_and_algo_seed_fix_their_level_alone(monkeypatch: pytest.Monkey
     }.items():
         agent = cartpole(**options)
         weights[name] = agent.policy.sha256()
-        starts[name] = first_observations(agent, monkeypatch).tobytes()
+        starts[name] = first_observations(agent).tobytes()
     assert weights["algo fixed"] == weights["plain"]
     assert weights["env fixed"] == weights["other"] != weights["plain"]
     assert starts["env fixed"] == starts["plain"]
@@ -213,7 +212,7 @@ def test_an_evaluation_that_draws_from_the_global_generator_does_not_disturb_tra
         torch.manual_seed(0)
         evaluations: list[Event] = []
         agent = srl.PPO(GlobalDrawer, **{**SMALL, **options})
-        agent.learn(1024, callback=lambda event: evaluations.append(event) and None)
+        agent.learn(1024, callback=evaluations.append)
         agent.close()
         return agent.policy.sha256(), sum(isinstance(event, EvaluationEnded) for event in evaluations)
 
@@ -244,7 +243,7 @@ def test_predicting_and_evaluating_between_two_calls_do_not_disturb_training() -
 
 
 def test_the_first_minibatch_of_an_update_has_ratio_one() -> None:
-    """One pass over one minibatch: the ratio is 1, so nothing is clipped and the divergence is 0."""
+    """Before the first step of an update the policy gives each stored action the stored probability."""
     for env, options in (
         ("CartPole-v1", {}),
         ("Pendulum-v1", {}),
@@ -254,28 +253,14 @@ def test_the_first_minibatch_of_an_update_has_ratio_one() -> None:
         ("Pendulum-v1", {"use_sde": True, "squash_output": True}),
     ):
         agent = srl.PPO(env, preset="none", num_envs=4, n_steps=32, batch_size=128, n_epochs=1, **options)
-        for batch in batches(agent, 3 * 128):
+        lessons = lessons_not_learnt(agent)
+        agent.learn(3 * 128)
+        assert len(lessons) == 3
+        for batch, _ in lessons:
             params, _ = agent.policy.net(batch.obs)
             log_probs = agent.policy.distribution.log_prob(params, batch.actions)
             torch.testing.assert_close((log_probs - batch.log_probs).exp(), torch.ones(128), rtol=0, atol=1e-5)
         agent.close()
-
-
-def batches(agent: Agent, steps: int) -> Iterator[RolloutBatch]:
-    """Each batch of a training, before it is learnt from."""
-    algorithm, caught = agent.loop.algorithm, []
-    learn = algorithm.learn
-
-    def spy(batch: RolloutBatch, progress: float) -> Any:
-        caught.append(batch)
-        return {}
-
-    algorithm.learn = spy  # type: ignore[method-assign]
-    total = steps + agent.num_timesteps
-    for _ in range(steps // (agent.config.n_steps * agent.config.num_envs)):
-        agent.learn(agent.config.n_steps * agent.config.num_envs, schedule_steps=total)
-        yield caught[-1]
-        learn(caught[-1], 0.0)
 
 
 @pytest.mark.parametrize("normalised", [False, True])
@@ -288,7 +273,9 @@ def test_a_loaded_policy_predicts_to_the_bit(normalised: bool, tmp_path: Any) ->
     batch = rng.normal(size=(256, 17))
     for loaded in (srl.load(path), srl.load(path, env=Legs)):
         for obs in (batch[0], batch[:1], batch[:7], batch):
-            np.testing.assert_array_equal(loaded.predict(obs, deterministic=True)[0], agent.predict(obs, deterministic=True)[0])
+            np.testing.assert_array_equal(
+                loaded.predict(obs, deterministic=True)[0], agent.predict(obs, deterministic=True)[0]
+            )
             np.testing.assert_array_equal(loaded.value(obs), agent.value(obs))
         loaded.close()
 
@@ -305,7 +292,9 @@ def test_the_process_that_loads_a_policy_evaluates_it_to_the_same_returns(tmp_pa
         "print(json.dumps(srl.evaluate(srl.load(sys.argv[1]), episodes=5, env=Legs).returns.tolist()))"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code, path], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], env=environment, capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout) == expected.returns.tolist()
 
 

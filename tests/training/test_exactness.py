@@ -7,30 +7,22 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import steadyrl as srl
-from steadyrl.data.rollout import RolloutBatch
 from steadyrl.training.agent import Agent
+from support.spies import tap
 from support.training_envs import Fast, PaysVector
 
 
-def spy_on_rows(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def sizes_of_batches(agent: Agent) -> list[int]:
     """Sizes of the batches that the algorithm gets from now on."""
     sizes: list[int] = []
-    learn = agent.loop.algorithm.learn
-
-    def spy(batch: RolloutBatch, progress: float) -> Any:
-        sizes.append(len(batch.returns))
-        return learn(batch, progress)
-
-    monkeypatch.setattr(agent.loop.algorithm, "learn", spy)
+    tap(agent.loop.algorithm, "learn", lambda batch, progress: sizes.append(len(batch.returns)))
     return sizes
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["sync", "next-step"])
 @pytest.mark.parametrize("total", [1, 999, 100_003])
 @pytest.mark.parametrize("algo", ["ppo", "a2c"])
-def test_exactly_so_many_steps_are_counted_and_trained(
-    algo: str, total: int, native: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exactly_so_many_steps_are_counted_and_trained(algo: str, total: int, native: bool) -> None:
     steps = 1024 if total > 1000 else 16
     env: Any = PaysVector(AutoresetMode.NEXT_STEP, num_envs=8) if native else Fast
     options: dict[str, Any] = {"preset": "none", "num_envs": 8, "n_steps": steps, "net_arch": (8,)}
@@ -38,7 +30,7 @@ def test_exactly_so_many_steps_are_counted_and_trained(
         agent: Agent = srl.PPO(env, n_epochs=1, batch_size=8 * steps, **options)
     else:
         agent = srl.A2C(env, **options)
-    sizes = spy_on_rows(agent, monkeypatch)
+    sizes = sizes_of_batches(agent)
     agent.learn(total)
     agent.close()
     assert agent.num_timesteps == total
@@ -62,20 +54,19 @@ def test_what_was_counted_is_what_the_environments_did() -> None:
     assert used == [3] * 8
 
 
-def test_the_rows_that_are_thrown_away_are_those_of_the_highest_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_that_are_thrown_away_are_those_of_the_highest_index() -> None:
     agent = srl.A2C(Fast, preset="none", num_envs=8, n_steps=4, net_arch=(8,))
     masks: list[list[bool]] = []
-    add = agent.loop.rollout.add
-    monkeypatch.setattr(agent.loop.rollout, "add", lambda *args: (masks.append(args[-1].tolist()), add(*args)))
+    tap(agent.loop.rollout, "add", lambda *args: masks.append(args[-1].tolist()))
     agent.learn(11)
     assert masks == [[True] * 8, [True] * 3 + [False] * 5]
 
 
 @pytest.mark.parametrize("calls", [[1] * 7, [3, 50, 2], [999]])
-def test_every_call_is_exact_and_an_unfinished_rollout_waits(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_call_is_exact_and_an_unfinished_rollout_waits(calls: list[int]) -> None:
     total = sum(calls)
     agent = srl.A2C(Fast, preset="none", num_envs=4, n_steps=8, net_arch=(8,))
-    sizes = spy_on_rows(agent, monkeypatch)
+    sizes = sizes_of_batches(agent)
     done = 0
     for steps in calls:
         agent.learn(steps, schedule_steps=total)

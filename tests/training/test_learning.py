@@ -49,7 +49,13 @@ def test_events_come_in_order_with_their_facts(tmp_path: Path) -> None:
     events = learnt(agent, 128, run_dir=tmp_path / "run")
     first, last = events[0], events[-1]
     assert isinstance(first, RunStarted)
-    assert (first.algo, first.env, first.seed, first.step, first.total_timesteps) == ("ppo", "ConstantReward", 4, 0, 128)
+    assert (first.algo, first.env, first.seed, first.step, first.total_timesteps) == (
+        "ppo",
+        "ConstantReward",
+        4,
+        0,
+        128,
+    )
     assert first.run_dir == tmp_path / "run"
     assert first.config["hyperparameters"]["n_steps"] == 16
     assert isinstance(last, RunEnded)
@@ -203,7 +209,18 @@ def test_evaluation_is_due_in_environment_steps() -> None:
     agent = ppo(Fast, num_envs=8, eval_freq=100, eval_episodes=1)
     events = learnt(agent, 1000)
     # A vector step is 8 steps, so each comes at the first multiple of 8 that reaches the hundred.
-    assert [event.step for event in of_kind(events, EvaluationEnded)] == [104, 200, 304, 400, 504, 600, 704, 800, 904, 1000]
+    assert [event.step for event in of_kind(events, EvaluationEnded)] == [
+        104,
+        200,
+        304,
+        400,
+        504,
+        600,
+        704,
+        800,
+        904,
+        1000,
+    ]
 
 
 def test_nothing_is_evaluated_or_written_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +257,9 @@ def test_numbers_that_are_not_finite_end_the_run_before_anything_is_learnt_from_
     agent = ppo(partial(Failing, how, 37), normalize_obs=True)
     hashes: list[str] = []
     with pytest.raises(srl.RunFailedError, match="in step 37 of its episode"):
-        agent.learn(1000, callback=lambda event: hashes.append(weights(agent)) if isinstance(event, MetricsLogged) else None)
+        agent.learn(
+            1000, callback=lambda event: hashes.append(weights(agent)) if isinstance(event, MetricsLogged) else None
+        )
     assert len(hashes) == 2  # updates at steps 16 and 32
     assert weights(agent) == hashes[-1]
     assert all(bool(tensor.isfinite().all()) for tensor in agent.policy.state_dict().values())
@@ -259,7 +278,9 @@ def weights(agent: Agent) -> str:
 def test_bad_input_makes_no_run_folder(options: dict[str, Any], learn: dict[str, Any], tmp_path: Path) -> None:
     env: Any = Fast() if options else Fast
     with pytest.raises(srl.UserError):
-        srl.PPO(env, **{**SMALL, "num_envs": 1, "batch_size": 16, **options}).learn(64, run_dir=tmp_path / "run", **learn)
+        srl.PPO(env, **{**SMALL, "num_envs": 1, "batch_size": 16, **options}).learn(
+            64, run_dir=tmp_path / "run", **learn
+        )
     assert not (tmp_path / "run").exists()
 
 

@@ -18,6 +18,7 @@ from steadyrl.errors import UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from steadyrl.training.displays import GuardedDisplay
     from steadyrl.training.events import Listener, Notice
     from steadyrl.training.plan import Plan
     from steadyrl.training.run import Run

@@ -50,6 +50,12 @@ class Agent:
     algo: ClassVar[str]
 
     def __init__(self, env: EnvLike, *, preset: str = "auto", **options: Any) -> None:
+        if options.get("run_dir") is not None:
+            raise UserError(
+                "run_dir was given to the agent, but it is each call of learn that has a run folder.",
+                remedy="Use agent.learn(total_timesteps, run_dir=...), or steadyrl.train.",
+                code="bad-value",
+            )
         setup = prepare_training(self.algo, env, options, preset=preset)
         for notice in setup.notices:
             say(notice)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
+import numpy as np
 
 from steadyrl.configs import LinearSchedule
 from steadyrl.envs.make import EnvFactory, make_env_factory
@@ -240,7 +240,7 @@ def _has_schedule(config: Any) -> bool:
 
 
 def _at_least_one(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Real) or value % 1 != 0 or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer) or value % 1 != 0 or value < 1:
         raise UserError(
             f"{name} is {value!r}, but it must be a whole number of at least 1.",
             remedy=f"Pass a number of environment steps as {name}.",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import gymnasium as gym
 
-from steadyrl.config import Resolved, coerce, encode, resolve, to_json
+from steadyrl.config import Resolved, check_algo, coerce, encode, hints, resolve, to_json, unknown_key
 from steadyrl.configs import PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.envs.make import EnvFactory, make_env_factory
@@ -53,6 +54,8 @@ class Setup:
         settings = {name: encode(value) for name, value in _fields(self.settings).items() if name != "env_kwargs"}
         settings["run_dir"] = None if self.settings.run_dir is None else str(self.settings.run_dir)
         settings["env_kwargs"] = dict(self.settings.env_kwargs)
+        if self.settings.vec == "auto" and isinstance(self.source, EnvFactory):
+            settings["vec"] = "sync"  # what make_vec takes for auto
         return {
             "version": 1,
             "algo": resolved.algo,
@@ -105,6 +108,7 @@ def prepare_training(
             overrides["num_envs"] = _own_number(overrides, 1, "an environment instance")
     if preset == "auto" and isinstance(env, gym.Env | gym.vector.VectorEnv):
         preset = "none"
+    _require_known(check_algo(algo), overrides)
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
     obs_spec, action_spec = ObsSpec.of(spaces[0]), ActionSpec.of(spaces[1])
     check_suitable(resolved, action_spec)
@@ -186,12 +190,24 @@ def _notices(resolved: Resolved, obs: ObsSpec) -> list[Notice]:
 
 def _settings(given: Mapping[str, Any]) -> RunSettings:
     known = get_type_hints(RunSettings)
-    values = {}
+    values: dict[str, Any] = {}
     for name, value in given.items():
         if value is None and name != "env":
             continue
-        values[name] = value if name in ("env_kwargs", "run_dir") else coerce(value, known[name], name)
+        if name == "run_dir":
+            values[name] = Path(value)
+        else:
+            values[name] = value if name == "env_kwargs" else coerce(value, known[name], name)
     return RunSettings(**values)
+
+
+def _require_known(algo: str, overrides: Mapping[str, Any]) -> None:
+    """Raises UserError for a name that is neither a hyperparameter nor a setting; it suggests one of either."""
+    known = hints(algo)
+    for name in overrides:
+        plain = name.replace("-", "_")
+        if plain not in known and plain.removesuffix("_end") not in known:
+            raise unknown_key(algo, name, {*known, *SETTINGS})
 
 
 def _spaces(env: gym.Env[Any, Any] | EnvFactory) -> tuple[gym.Space[Any], gym.Space[Any]]:

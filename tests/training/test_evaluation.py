@@ -1,0 +1,165 @@
+"""Evaluation stands apart: own environments, own seeds, frozen statistics, every episode counted fairly."""
+
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+
+import steadyrl as srl
+from steadyrl.seeding import Seeds
+from steadyrl.training.agent import Agent
+from steadyrl.training.evaluation import MAX_ENVS, run_episodes
+from support.envs import ConstantReward
+from support.training_envs import GlobalDrawer, PaysVector, SeedLength, length_of
+
+SMALL: dict[str, Any] = {"preset": "none", "n_steps": 16, "batch_size": 16, "n_epochs": 2, "net_arch": (16,)}
+
+
+def small(env: Any = SeedLength, **options: Any) -> Agent:
+    return srl.PPO(env, **{**SMALL, **options})
+
+
+@pytest.mark.parametrize("episodes", [1, MAX_ENVS - 1, MAX_ENVS, 2 * MAX_ENVS + 3])
+def test_every_seed_is_played_once_however_long_its_episode_is(episodes: int) -> None:
+    result = srl.evaluate(small(), episodes=episodes)
+    expected = [length_of(seed) for seed in Seeds(0).eval_episode_seeds(episodes)]
+    assert result.lengths.tolist() == expected
+    assert result.returns.tolist() == [float(length) for length in expected]
+    assert result.episodes == episodes
+
+
+def test_the_first_episodes_do_not_depend_on_how_many_there_are() -> None:
+    agent = small()
+    few, many = srl.evaluate(agent, episodes=5), srl.evaluate(agent, episodes=40)
+    assert few.lengths.tolist() == many.lengths[:5].tolist()
+    assert len(set(many.lengths.tolist())) > 10
+
+
+def test_the_number_of_environments_does_not_matter() -> None:
+    policy, seeds = small().policy, Seeds(0).eval_episode_seeds(7)
+    results = [run_episodes(policy, [SeedLength() for _ in range(m)], seeds).lengths.tolist() for m in (1, 3, 7)]
+    assert results[0] == results[1] == results[2]
+
+
+def test_training_seeds_share_their_evaluation_episodes_and_an_eval_seed_changes_them() -> None:
+    first, second, other = (
+        srl.evaluate(small(**seeds), episodes=10).lengths.tolist()
+        for seeds in ({"seed": 1}, {"seed": 2}, {"seed": 1, "eval_seed": 5})
+    )
+    assert first == second
+    assert other == [length_of(seed) for seed in Seeds(1, eval_seed=5).eval_episode_seeds(10)] != first
+    assert srl.evaluate(small(), episodes=10, seed=5).lengths.tolist() == other
+
+
+def test_repeating_an_evaluation_repeats_it_and_sampling_differs() -> None:
+    agent = small("CartPole-v1")
+    agent.learn(64)
+    results = [
+        srl.evaluate(agent, episodes=8, deterministic=flag).returns.tolist() for flag in (True, True, False, False)
+    ]
+    assert results[0] == results[1] != results[2] == results[3]
+
+
+def test_the_statistics() -> None:
+    result = srl.evaluate(small(), episodes=50)
+    assert result.mean == pytest.approx(np.mean(result.lengths))
+    assert result.std == pytest.approx(np.std(result.lengths))
+    low, high = result.ci95
+    error = result.std / np.sqrt(50)
+    assert low == pytest.approx(result.mean - 1.96 * error, abs=error / 2)
+    assert high == pytest.approx(result.mean + 1.96 * error, abs=error / 2)
+
+
+def test_the_normaliser_is_frozen_and_rewards_are_raw() -> None:
+    agent = small("Pendulum-v1", normalize_obs=True, normalize_reward=True)
+    agent.learn(64)
+    before = agent.policy.sha256()
+    result = srl.evaluate(agent, episodes=3)
+    assert agent.policy.sha256() == before
+    env = gym.make("Pendulum-v1")
+    for seed, expected in zip(Seeds(0).eval_episode_seeds(3), result.returns, strict=True):
+        obs, _ = env.reset(seed=seed)
+        total, over = 0.0, False
+        while not over:
+            obs, reward, terminated, truncated, _ = env.step(agent.predict(obs, deterministic=True)[0])
+            total, over = total + float(reward), terminated or truncated
+        assert total == pytest.approx(expected, rel=1e-5)  # a batch may round otherwise than one observation
+    env.close()
+
+
+def test_process_wide_generators_are_as_before() -> None:
+    np.random.seed(3)
+    torch.manual_seed(3)
+    before = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index]
+    srl.evaluate(small(GlobalDrawer), episodes=3)
+    assert (np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before  # type: ignore[index]
+
+
+def test_torch_computes_with_as_many_threads_as_before() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        agent = small(threads=1)
+        agent.learn(16)
+        agent.predict(np.zeros(1))
+        srl.evaluate(agent, episodes=1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("episodes", [1, 3, 8])
+def test_a_vector_environment_shares_the_episodes_out_beforehand(mode: AutoresetMode, episodes: int) -> None:
+    agent = small(partial(ConstantReward, 3))
+    vector = PaysVector(mode, num_envs=3, length=2)  # episodes of 2, 3 and 4 steps
+    result = srl.evaluate(agent, episodes=episodes, env=vector)
+    share = [episodes // 3 + (i < episodes % 3) for i in range(3)]
+    assert sorted(result.lengths.tolist()) == sorted(2 + i for i in range(3) for _ in range(share[i]))
+    assert result.returns.tolist() == result.lengths.tolist()
+    again = srl.evaluate(agent, episodes=episodes, env=vector)
+    assert again.lengths.tolist() == result.lengths.tolist()
+
+
+def test_a_vector_environment_that_takes_seeds_plays_them() -> None:
+    vector = gym.vector.SyncVectorEnv([SeedLength] * 4)
+    result = srl.evaluate(small(), episodes=4, env=vector)
+    assert sorted(result.lengths.tolist()) == sorted(length_of(seed) for seed in Seeds(0).eval_episode_seeds(4))
+
+
+def test_one_environment_that_the_user_made_plays_every_episode_and_stays_open() -> None:
+    class Closable(SeedLength):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    env = Closable()
+    result = srl.evaluate(small(), episodes=12, env=env)
+    assert result.lengths.tolist() == [length_of(seed) for seed in Seeds(0).eval_episode_seeds(12)]
+    assert not env.closed
+
+
+def test_environments_that_were_made_for_an_evaluation_are_closed() -> None:
+    made: list[SeedLength] = []
+    closed: list[SeedLength] = []
+
+    class Counted(SeedLength):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+        def close(self) -> None:
+            closed.append(self)
+
+    agent = small(Counted)
+    agent.learn(16)
+    before = len(made) - len(closed)
+    srl.evaluate(agent, episodes=12)
+    assert len(made) - len(closed) == before
+    agent.close()
+    assert len(made) == len(closed)

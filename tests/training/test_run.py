@@ -1,0 +1,232 @@
+"""A run folder: what is in it, in which form, and how it is opened again."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorboardX.proto.event_pb2 import Event as TensorBoardEvent
+
+import steadyrl as srl
+from steadyrl.training.checkpoint import find_checkpoint
+from support.envs import ConstantReward
+from support.training_envs import Fast
+
+OPTIONS: dict[str, Any] = {
+    "preset": "none", "n_steps": 16, "batch_size": 16, "n_epochs": 2, "num_envs": 2, "eval_episodes": 2,
+    "eval_freq": 64, "checkpoint_freq": 96, "net_arch": (16,), "seed": 3,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> srl.Run:
+    path = tmp_path_factory.mktemp("runs") / "cartpole"
+    return srl.train("ppo", "CartPole-v1", total_timesteps=300, run_dir=str(path), **OPTIONS)
+
+
+def strict_rows(path: Path) -> list[dict[str, Any]]:
+    def refuse(name: str) -> Any:
+        raise ValueError(f"{name} is not JSON")
+
+    return [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
+
+
+def test_the_folder_holds_what_it_promises(run: srl.Run) -> None:
+    names = {path.name for path in run.path.iterdir()}
+    assert {"config.json", "manifest.json", "metrics.jsonl", "episodes.jsonl", "evals.jsonl", "checkpoints"} <= names
+    assert any(name.startswith("events.out.tfevents") for name in names)
+    assert {path.name for path in (run.path / "checkpoints").iterdir()} == {
+        "step_96",
+        "step_192",
+        "step_288",
+        "best",
+        "final",
+    }
+    assert not list(run.path.rglob(".*"))  # nothing temporary is left
+
+
+def test_the_configuration_is_complete_and_tells_where_values_come_from(run: srl.Run) -> None:
+    config = json.loads((run.path / "config.json").read_text())
+    assert config == run.config
+    assert (config["algo"], config["total_timesteps"], config["preset"]) == ("ppo", 300, None)
+    hyper, sources = config["hyperparameters"], config["sources"]
+    assert hyper.keys() | {"total_timesteps"} == sources.keys()
+    assert (hyper["n_steps"], hyper["clip_range"], hyper["net_arch"]) == (16, 0.2, [16])
+    assert (sources["n_steps"], sources["clip_range"]) == ("explicit", "default")
+    settings = config["settings"]
+    assert (settings["env"], settings["seed"], settings["vec"]) == ("CartPole-v1", 3, "sync")
+
+
+def test_the_manifest_tells_where_the_run_comes_from_and_how_it_ended(run: srl.Run) -> None:
+    manifest = json.loads((run.path / "manifest.json").read_text())
+    assert manifest == run.manifest
+    assert manifest["status"] == run.status == "finished"
+    assert manifest["timesteps"] == 300
+    assert manifest["seeds"]["seed"] == 3
+    assert {"torch", "numpy", "gymnasium"} <= manifest["packages"].keys()
+    assert {"started", "ended", "git", "command_line", "platform", "cpu", "threads", "python"} <= manifest.keys()
+    assert manifest["started"] <= manifest["ended"]
+    assert manifest["weights_sha256"] == run.agent.policy.sha256()
+
+
+def test_the_summary_is_what_programs_rely_on(run: srl.Run) -> None:
+    summary = run.summary()
+    assert {
+        "run", "algo", "env", "seed", "total_timesteps", "status", "fps", "wall_s", "weights_sha256", "eval"
+    } <= summary.keys()  # fmt: skip
+    assert summary["eval"].keys() == {"mean", "std", "ci95", "episodes"}
+    assert summary["eval"]["episodes"] == 2
+    assert summary["total_timesteps"] == 300
+    assert summary["fps"] == pytest.approx(300 / summary["wall_s"], rel=0.5)
+
+
+def test_episodes_are_one_row_each(run: srl.Run) -> None:
+    rows = strict_rows(run.path / "episodes.jsonl")
+    assert rows == run.episodes()
+    assert all(row.keys() >= {"step", "env_index", "return", "length", "terminated", "truncated"} for row in rows)
+    assert all(row["return"] == row["length"] for row in rows)  # CartPole pays 1 a step
+    for index in (0, 1):  # the lengths of an environment add up to the step of its last episode
+        own = [row for row in rows if row["env_index"] == index]
+        assert sum(row["length"] for row in own) * 2 == own[-1]["step"]
+
+
+def test_metrics_have_their_step_axis(run: srl.Run) -> None:
+    rows = strict_rows(run.path / "metrics.jsonl")
+    assert rows == run.metrics()
+    assert [row["step"] for row in rows] == [32 * i for i in range(1, 10)] + [300]
+    assert [row["updates"] for row in rows] == list(range(1, 11))
+    assert all(row["time_s"] >= 0 and row["train/learning_rate"] == 3e-4 for row in rows)
+
+
+def test_evaluations_are_kept_with_every_return(run: srl.Run) -> None:
+    rows = strict_rows(run.path / "evals.jsonl")
+    assert rows == run.evals()
+    assert [row["step"] for row in rows] == [64, 128, 192, 256, 300]
+    for row in rows:
+        assert len(row["returns"]) == len(row["lengths"]) == 2
+        assert row["mean"] == pytest.approx(np.mean(row["returns"]))
+        assert row["ci95"][0] <= row["mean"] <= row["ci95"][1]
+    means = [row["mean"] for row in rows]
+    assert [row["best"] for row in rows] == [i == 0 or means[i] > max(means[:i]) for i in range(5)]
+
+
+def test_the_last_evaluation_is_that_of_the_final_agent(run: srl.Run) -> None:
+    again = srl.evaluate(run.load_agent(), episodes=2)
+    assert again.returns.tolist() == run.evals()[-1]["returns"]
+    assert run.summary()["eval"]["mean"] == again.mean
+
+
+def test_the_best_agent_is_the_one_that_scored_best(run: srl.Run) -> None:
+    best = [row for row in run.evals() if row["best"]]
+    folders = {path.name for path in (run.path / "checkpoints" / "best").iterdir()}
+    assert folders == {f"step_{row['step']}" for row in best}
+    agent = run.load_agent("best")
+    assert agent.num_timesteps == best[-1]["step"]
+    assert srl.evaluate(agent, episodes=2).returns.tolist() == best[-1]["returns"]
+
+
+def test_checkpoints_are_found_by_step_and_whole(run: srl.Run) -> None:
+    assert run.load_agent("96").num_timesteps == 96
+    assert run.load_agent("step_192").num_timesteps == 192
+    with pytest.raises(srl.UserError, match="no whole checkpoint '100'") as caught:
+        run.load_agent("100")
+    assert "final, best, 96, 192, 288" in caught.value.remedy
+    path = find_checkpoint(run.path / "checkpoints", "final")
+    index = json.loads((path.parent / "checkpoint.json").read_text())
+    assert index["step"] == 300
+    assert index["files"]["policy.srl"] == {
+        "size": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()
+    }  # fmt: skip
+
+
+def test_a_damaged_best_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    run = srl.train("ppo", Fast, total_timesteps=96, run_dir=tmp_path / "run", **OPTIONS)
+    best = run.path / "checkpoints" / "best"
+    (first,) = best.iterdir()
+    newer = best / "step_90"
+    newer.mkdir()
+    for file in first.iterdir():
+        (newer / file.name).write_bytes(file.read_bytes())
+    assert find_checkpoint(run.path / "checkpoints", "best").parent == newer
+    data = bytearray((newer / "policy.srl").read_bytes())
+    data[len(data) // 2] ^= 1
+    (newer / "policy.srl").write_bytes(bytes(data))
+    assert find_checkpoint(run.path / "checkpoints", "best").parent == first
+
+
+def test_tensorboard_has_the_same_numbers(run: srl.Run) -> None:
+    (path,) = run.path.glob("events.out.tfevents*")
+    scalars: dict[tuple[str, int], float] = {}
+    data, at = path.read_bytes(), 0
+    while at < len(data):  # length (8 bytes), its checksum (4), the event, its checksum (4)
+        size = int.from_bytes(data[at : at + 8], "little")
+        event = TensorBoardEvent.FromString(data[at + 12 : at + 12 + size])
+        scalars |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
+        at += size + 16
+    for row in run.metrics():
+        for tag, number in row.items():
+            if "/" in tag:
+                assert scalars[tag, row["step"]] == pytest.approx(number, rel=1e-6)
+    for row in run.evals():
+        assert scalars["eval/mean_reward", row["step"]] == pytest.approx(row["mean"])
+
+
+def test_a_number_that_json_does_not_have_is_null_and_named(tmp_path: Path) -> None:
+    # A constant return has no variance to explain.
+    run = srl.train(
+        "a2c", ConstantReward, total_timesteps=20, run_dir=tmp_path / "run", preset="none", gamma=0.0, n_steps=5
+    )
+    rows = strict_rows(run.path / "metrics.jsonl")
+    assert rows[-1]["train/explained_variance"] is None
+    assert rows[-1]["nonfinite"] == ["train/explained_variance"]
+
+
+def test_the_folder_has_a_name_of_its_own_and_never_collides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = {**OPTIONS, "eval_freq": 0, "checkpoint_freq": 0, "name": "a/b"}
+    paths = [srl.train("ppo", "CartPole-v1", total_timesteps=1, **options).path for _ in range(2)]
+    assert paths[0] != paths[1]
+    for path in paths:
+        assert path.parent == Path("runs/CartPole-v1/ppo")
+        assert "-seed3-a-b" in path.name
+
+
+def test_a_folder_that_exists_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("precious")
+    with pytest.raises(srl.UserError, match="exists already"):
+        srl.train("ppo", Fast, total_timesteps=1, run_dir=tmp_path / "run", **OPTIONS)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine"]
+
+
+def test_a_run_is_opened_again(run: srl.Run, tmp_path: Path) -> None:
+    again = srl.Run.open(run.path)
+    assert again.metrics() == run.metrics()
+    assert again.agent.policy.sha256() == run.agent.policy.sha256()
+    assert again.summary() | {"fps": 0} == run.summary() | {"fps": 0}
+    with pytest.raises(srl.UserError, match="does not exist"):
+        srl.Run.open(tmp_path / "nowhere")
+    with pytest.raises(srl.UserError, match="is not a run folder"):
+        srl.Run.open(tmp_path)
+
+
+def test_a_run_of_a_function_is_opened_with_its_environment(tmp_path: Path) -> None:
+    run = srl.train("ppo", Fast, total_timesteps=96, run_dir=tmp_path / "run", **OPTIONS)
+    agent = srl.Run.open(run.path).load_agent(env=Fast)
+    assert agent.policy.sha256() == run.manifest["weights_sha256"]
+    agent.learn(10)
+    assert agent.num_timesteps == 106
+
+
+def test_a_run_that_fails_when_its_environments_are_made_is_failed(tmp_path: Path) -> None:
+    the_one = Fast()
+    with pytest.raises(srl.UserError, match="returned the same environment twice"):
+        srl.train("ppo", lambda: the_one, total_timesteps=96, run_dir=tmp_path / "run", **OPTIONS)
+    assert srl.Run.open(tmp_path / "run").status == "failed"
+
+
+def test_an_agent_does_not_take_a_run_folder() -> None:
+    with pytest.raises(srl.UserError, match=r"learn\(total_timesteps, run_dir=...\)"):
+        srl.PPO("CartPole-v1", run_dir="runs/x")

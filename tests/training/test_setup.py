@@ -1,0 +1,185 @@
+"""From what the user said to a setup, checked: which settings win, what fits together, what is said."""
+
+import sys
+from pathlib import Path
+from subprocess import run
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from steadyrl.errors import UserError
+from steadyrl.training.setup import prepare_again, prepare_training
+from support.envs import ConstantReward, SpaceProbe
+from support.faulty_envs import OldGym
+from support.training_envs import Fast, PaysVector
+
+BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
+
+
+def test_a_preset_is_taken_and_said_and_explicit_values_win() -> None:
+    setup = prepare_training("ppo", "CartPole-v1", {"n_epochs": 3, "seed": 5})
+    assert setup.resolved.preset == "CartPole-v1"
+    assert "CartPole-v1" in next(notice.message for notice in setup.notices if notice.code == "preset")
+    assert setup.resolved.config.n_epochs == 3  # type: ignore[attr-defined]
+    assert setup.resolved.sources["n_epochs"] == "explicit"
+    assert "preset" in setup.resolved.sources.values()
+    assert setup.settings.seed == 5
+    plain = prepare_training("ppo", "CartPole-v1", {}, preset="none")
+    assert plain.resolved.preset is None
+    assert set(plain.resolved.sources.values()) == {"default"}
+
+
+def test_instances_take_no_preset_by_themselves() -> None:
+    env = gym.make("CartPole-v1")
+    assert prepare_training("ppo", env, {}).resolved.preset is None
+    assert prepare_training("ppo", env, {}, preset="CartPole-v1", total_timesteps=10).resolved.preset == "CartPole-v1"
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ("CartPole-v1", "CartPole-v1"),
+        (Fast, "Fast"),
+        (Fast(), "Fast"),
+        (lambda: Fast(), "env"),
+        (PaysVector(AutoresetMode.SAME_STEP), "PaysVector"),
+    ],
+    ids=["id", "class", "instance", "lambda", "vector"],
+)
+def test_environments_have_a_name(env: Any, name: str) -> None:
+    assert prepare_training("a2c", env, {}, preset="none").settings.env == name
+
+
+def test_none_leaves_the_default() -> None:
+    setup = prepare_training("ppo", Fast, {"eval_freq": None, "seed": None, "name": None}, preset="none")
+    assert (setup.settings.seed, setup.settings.eval_freq) == (0, None)
+
+
+def test_the_run_folder_may_be_text() -> None:
+    assert prepare_training("ppo", Fast, {"run_dir": "runs/x"}, preset="none").settings.run_dir == Path("runs/x")
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ((8, 1, 4), None),
+        (
+            (8, 2, 5),
+            "3 minibatches of 5 and a smaller one of 1, whose single advantage is not normalised.",
+        ),
+        ((8, 2, 7), "2 minibatches of 7 and a smaller one of 2."),
+    ],
+)
+def test_a_remainder_is_said(size: tuple[int, int, int], said: str | None) -> None:
+    options = dict(zip(("n_steps", "num_envs", "batch_size"), size, strict=True))
+    notices = prepare_training("ppo", Fast, options, preset="none").notices
+    told = [notice.message for notice in notices if notice.code == "remainder"]
+    assert told == ([f"A rollout of 16 makes {said}"] if said else [])
+
+
+def test_an_image_is_warned_about() -> None:
+    def make() -> SpaceProbe:
+        return SpaceProbe(spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(2))
+
+    (notice,) = prepare_training("ppo", make, {}, preset="none").notices
+    assert (notice.code, notice.level) == ("image", "warning")
+    assert "(8, 8, 3)" in notice.message
+
+
+@pytest.mark.parametrize(
+    ("action", "options", "said"),
+    [
+        (spaces.Discrete(2), {"use_sde": True}, "the action space is discrete"),
+        (spaces.MultiBinary(2), {"squash_output": True}, "this one is multibinary"),
+        (spaces.Box(0.0, np.inf, (1,), np.float32), {"squash_output": True}, "finite bounds in every dimension"),
+        (spaces.Box(1.0, 1.0, (1,), np.float32), {}, "no room in dimension 0"),
+        (spaces.Tuple([spaces.Discrete(2)]), {}, "The action space is a Tuple, which is not supported"),
+        (spaces.Text(3), {}, "The action space is a Text, which is not supported"),
+    ],
+)
+def test_actions_that_do_not_fit_are_refused(action: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        prepare_training("ppo", lambda: SpaceProbe(BOX, action), options, preset="none")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("observation", "said"),
+    [
+        (spaces.Tuple([BOX]), "The observation space is a Tuple"),
+        (spaces.Graph(BOX, BOX), "The observation space is a Graph"),
+        (spaces.Dict({"a": spaces.Dict({"b": BOX})}), "'a'"),
+        (spaces.Dict({}), "The dictionary is empty"),
+    ],
+)
+def test_observations_of_other_kinds_are_refused(observation: Any, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        prepare_training("a2c", lambda: SpaceProbe(observation, spaces.Discrete(2)), {}, preset="none")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "options", "said"),
+    [
+        ("ppoo", "CartPole-v1", {}, "ppo"),
+        ("ppo", "CartPole-v11", {}, "CartPole-v1"),
+        ("ppo", "CartPole-v1", {"learning_rte": 1}, "learning_rate"),
+        ("ppo", "CartPole-v1", {"evl_freq": 1}, "eval_freq"),
+        ("ppo", "CartPole-v1", {"seed": "one"}, "seed"),
+        ("ppo", "CartPole-v1", {"threads": 0}, "threads"),
+        ("ppo", "CartPole-v1", {"n_steps": 1.5}, "n_steps"),
+        ("a2c", "CartPole-v1", {"n_epochs": 3}, "n_epochs"),
+        ("ppo", OldGym, {}, "gymnasium.Env"),
+        ("ppo", 3, {}, "int"),
+        ("ppo", "nowhere.py:Env", {}, "nowhere.py"),
+        ("ppo", ConstantReward, {"env_kwargs": {"horizn": 3}}, "horizon"),
+        ("ppo", Fast(), {"env_kwargs": {"a": 3}}, "already made"),
+        ("ppo", Fast(), {"capture_video": True}, "capture_video"),
+    ],
+)
+def test_bad_input_names_what_is_wrong_or_nearest(algo: str, env: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        prepare_training(algo, env, options, preset="none")
+    assert said in str(caught.value)
+
+
+def test_another_environment_keeps_what_was_configured() -> None:
+    first = prepare_training(
+        "ppo",
+        Fast,
+        {"n_steps": 32, "num_envs": 4, "vec": "async", "threads": 2, "name": "x", "max_episode_steps": 9},
+        preset="none",
+    )
+    trained = first.to_json()["hyperparameters"] | {"seed": 3}
+    again = prepare_again("ppo", Fast, trained, {"gamma": 0.5}, first.settings)
+    assert (again.resolved.config.n_steps, again.resolved.config.num_envs, again.resolved.config.gamma) == (32, 4, 0.5)
+    assert (again.settings.seed, again.settings.vec, again.settings.threads) == (3, "async", 2)
+    assert (again.settings.name, again.settings.max_episode_steps) == (None, None)
+    alone = prepare_again("ppo", Fast(), trained, {"batch_size": 8}, first.settings)
+    assert (alone.resolved.config.num_envs, alone.settings.vec) == (1, "auto")
+    with pytest.raises(UserError, match="num_envs is 2, but an environment instance was given"):
+        prepare_again("ppo", Fast(), trained, {"num_envs": 2})
+
+
+def test_the_document_is_strict_json_and_says_how_environments_are_stepped() -> None:
+    document = prepare_training("ppo", Fast, {"run_dir": Path("x"), "net_arch": (8, 8)}, preset="none").to_json()
+    assert document["settings"]["run_dir"] == "x"
+    assert document["settings"]["vec"] == "sync"
+    assert document["hyperparameters"]["net_arch"] == [8, 8]
+    setup = prepare_training("ppo", Fast, {}, preset="none", total_timesteps=100)
+    assert setup.over(200).to_json() == setup.to_json() | {"total_timesteps": 200}
+
+
+def test_torch_is_not_imported_until_the_training() -> None:
+    code = (
+        "import sys\n"
+        "from steadyrl.training.setup import prepare_training\n"
+        "prepare_training('ppo', 'CartPole-v1', {'num_envs': 2})\n"
+        "assert 'torch' not in sys.modules"
+    )
+    run([sys.executable, "-c", code], check=True)
