@@ -2,7 +2,8 @@
 
     python benchmarks/startup.py [--repeats 5]
 
-Medians over processes of their own, warm file cache (one run each goes uncounted); prints JSON and keeps it in results/startup.json.
+Medians over processes of their own, warm file cache (one run each goes uncounted); prints JSON and keeps it in
+results/startup.json.
 """
 
 from __future__ import annotations

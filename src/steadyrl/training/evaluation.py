@@ -74,7 +74,7 @@ def run_episodes(
         envs: M environments, stepped side by side.
         seeds: The seed of each episode's reset.
         stream: Randomness of a sampling policy.
-        watch: Called before each step with the length of the longest episode so far; what it raises ends the evaluation.
+        watch: Called before each step with the longest episode's length so far; what it raises ends the evaluation.
     """
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), dtype=np.int64)
     playing = {j: j for j in range(min(len(envs), len(seeds)))}  # environment -> its episode
