@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from steadyrl.configs.schedules import LinearSchedule
     from steadyrl.envs.vector import make_vec
     from steadyrl.errors import RunFailedError, SteadyRLError, UserError
-    from steadyrl.training.agents import A2C, PPO, evaluate, load
+    from steadyrl.training.agents import A2C, DDPG, DQN, PPO, SAC, TD3, evaluate, load
     from steadyrl.training.displays import make_display
     from steadyrl.training.run import Run, train
 
 _HOME = {
     "A2C": "training.agents",
+    "DDPG": "training.agents",
+    "DQN": "training.agents",
     "PPO": "training.agents",
+    "SAC": "training.agents",
+    "TD3": "training.agents",
     "LinearSchedule": "configs.schedules",
     "Run": "training.run",
     "RunFailedError": "errors",
@@ -36,7 +40,11 @@ _HOME = {
 
 __all__ = [
     "A2C",
+    "DDPG",
+    "DQN",
     "PPO",
+    "SAC",
+    "TD3",
     "LinearSchedule",
     "Run",
     "RunFailedError",

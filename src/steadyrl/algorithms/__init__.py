@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-from torch import Tensor
-
 from steadyrl.algorithms.a2c import A2C
-from steadyrl.algorithms.exploration import Exploration
+from steadyrl.algorithms.dqn import DQN
+from steadyrl.algorithms.off_policy import BatchSource, OffPolicyAlgorithm
+from steadyrl.algorithms.on_policy import OnPolicyAlgorithm
 from steadyrl.algorithms.ppo import PPO
-from steadyrl.configs import A2CConfig, OnPolicyConfig, PPOConfig
-from steadyrl.data.rollout import RolloutBatch
+from steadyrl.algorithms.sac import SAC
+from steadyrl.algorithms.sac_discrete import DiscreteSAC
+from steadyrl.algorithms.td3 import TD3
+from steadyrl.configs import (
+    A2CConfig,
+    DQNConfig,
+    OffPolicyConfig,
+    OnPolicyConfig,
+    PPOConfig,
+    SACConfig,
+    TD3Config,
+)
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
 
 
-class OnPolicyAlgorithm(Protocol):
-    """What the on-policy loop is called with."""
-
-    policy: Policy
-    exploration: Exploration
-
-    def learn(self, batch: RolloutBatch, progress: float) -> dict[str, Tensor | float]:
-        """One update; returns its metrics."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on exactly, besides the policy."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
-        ...
-
-
-def make_algorithm(config: OnPolicyConfig, policy: Policy, seeds: Seeds) -> OnPolicyAlgorithm:
+def make_on_policy(config: OnPolicyConfig, policy: Policy, seeds: Seeds) -> OnPolicyAlgorithm:
     """The algorithm that this configuration belongs to."""
     if isinstance(config, PPOConfig):
         return PPO(config, policy, seeds)
@@ -43,4 +32,27 @@ def make_algorithm(config: OnPolicyConfig, policy: Policy, seeds: Seeds) -> OnPo
     raise TypeError(f"no algorithm for {type(config).__name__}")
 
 
-__all__ = ["A2C", "PPO", "OnPolicyAlgorithm", "make_algorithm"]
+def make_off_policy(config: OffPolicyConfig, policy: Policy, seeds: Seeds) -> OffPolicyAlgorithm:
+    """The algorithm that this configuration belongs to."""
+    if isinstance(config, DQNConfig):
+        return DQN(config, policy, seeds)
+    if isinstance(config, TD3Config):
+        return TD3(config, policy, seeds)
+    if isinstance(config, SACConfig):
+        return (DiscreteSAC if policy.action_spec.kind == "discrete" else SAC)(config, policy, seeds)
+    raise TypeError(f"no algorithm for {type(config).__name__}")
+
+
+__all__ = [
+    "A2C",
+    "DQN",
+    "PPO",
+    "SAC",
+    "TD3",
+    "BatchSource",
+    "DiscreteSAC",
+    "OffPolicyAlgorithm",
+    "OnPolicyAlgorithm",
+    "make_off_policy",
+    "make_on_policy",
+]

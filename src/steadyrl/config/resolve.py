@@ -11,7 +11,7 @@ from typing import Any
 
 from steadyrl.config.presets import Preset, preset_for, presets
 from steadyrl.config.values import coerce, encode, is_schedule
-from steadyrl.configs import CONFIGS, LinearSchedule, OnPolicyConfig
+from steadyrl.configs import CONFIGS, Config, LinearSchedule
 from steadyrl.errors import UserError, nearest
 
 DEFAULT_TOTAL_TIMESTEPS = 1_000_000
@@ -34,7 +34,7 @@ class Resolved:
     """
 
     algo: str
-    config: OnPolicyConfig
+    config: Config
     total_timesteps: int
     preset: str | None
     preset_source: str
@@ -89,7 +89,7 @@ def to_json(config: object) -> dict[str, Any]:
     return {field.name: encode(getattr(config, field.name)) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
 
 
-def from_json(algo: str, data: Mapping[str, Any]) -> OnPolicyConfig:
+def from_json(algo: str, data: Mapping[str, Any]) -> Config:
     """The configuration that `to_json` wrote; fields that `data` lacks take their defaults.
 
     Raises:
@@ -183,7 +183,7 @@ def _fit_batch(algo: str, values: dict[str, Any], sources: dict[str, str]) -> tu
 
     Without this `--num-envs 1` alone would be refused wherever a preset's batch is as large as its rollout.
     """
-    if "batch_size" not in hints(algo) or sources["batch_size"] == "explicit":
+    if not {"batch_size", "n_steps"} <= hints(algo).keys() or sources["batch_size"] == "explicit":
         return values, ()
     defaults = {field.name: field.default for field in dataclasses.fields(CONFIGS[algo])}
     full = {**defaults, **values}

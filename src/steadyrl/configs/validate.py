@@ -17,7 +17,8 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and value >= 1
 
 
-def _fail(config: object, field: str, rule: str) -> UserError:
+def fail(config: object, field: str, rule: str) -> UserError:
+    """The error for a field that is not what the rule says."""
     value = getattr(config, field)
     return UserError(
         f"{field} is {value!r}, but it must be {rule}.",
@@ -30,7 +31,7 @@ def at_least_one(config: object, *fields: str) -> None:
     """Whole numbers >= 1."""
     for field in fields:
         if not _is_size(getattr(config, field)):
-            raise _fail(config, field, "a whole number of at least 1")
+            raise fail(config, field, "a whole number of at least 1")
 
 
 def positive(config: object, *fields: str) -> None:
@@ -38,28 +39,28 @@ def positive(config: object, *fields: str) -> None:
     for field in fields:
         ends = _ends(getattr(config, field))
         if not (all(math.isfinite(x) and x >= 0 for x in ends) and ends[0] > 0):
-            raise _fail(config, field, "a finite number above 0")
+            raise fail(config, field, "a finite number above 0")
 
 
 def not_negative(config: object, *fields: str) -> None:
     """Finite and >= 0."""
     for field in fields:
         if not all(math.isfinite(x) and x >= 0 for x in _ends(getattr(config, field))):
-            raise _fail(config, field, "a finite number of at least 0")
+            raise fail(config, field, "a finite number of at least 0")
 
 
 def in_range(config: object, low: float, high: float, *fields: str) -> None:
     """In [low, high]."""
     for field in fields:
         if not all(low <= x <= high for x in _ends(getattr(config, field))):
-            raise _fail(config, field, f"between {low:g} and {high:g}")
+            raise fail(config, field, f"between {low:g} and {high:g}")
 
 
-def layer_sizes(config: object, field: str) -> None:
-    """Whole numbers >= 1, alone or as a table of exactly `pi` and `vf`."""
+def layer_sizes(config: object, field: str, keys: tuple[str, ...] = ("pi", "vf")) -> None:
+    """Whole numbers >= 1, alone or as a table of exactly these keys."""
     value = getattr(config, field)
-    if isinstance(value, dict) and set(value) != {"pi", "vf"}:
-        raise _fail(config, field, "a table with the keys pi and vf")
+    if isinstance(value, dict) and set(value) != set(keys):
+        raise fail(config, field, f"a table with the keys {' and '.join(keys)}")
     sizes = [size for part in value.values() for size in part] if isinstance(value, dict) else value
     if not all(_is_size(size) for size in sizes):
-        raise _fail(config, field, "whole layer sizes of at least 1")
+        raise fail(config, field, "whole layer sizes of at least 1")

@@ -54,3 +54,52 @@ def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
     """`1 - Var(returns - values) / Var(returns)` over flat [B]: 1 is perfect, 0 a constant's, NaN undefined."""
     variance = returns.var(correction=0)
     return torch.where(variance > 0, 1.0 - (returns - values).var(correction=0) / variance, torch.nan)
+
+
+def q_target(rewards: Tensor, discounts: Tensor, terminated: Tensor, next_values: Tensor) -> Tensor:
+    """`r + gamma^k * ~terminated * next_value`, of shapes that broadcast; `discounts` holds gamma^k."""
+    return rewards + discounts * torch.where(terminated, 0.0, next_values)
+
+
+def polyak(target: Tensor, online: Tensor, tau: float) -> None:
+    """`target <- (1 - tau) * target + tau * online`, in place, on flat parameters [P]; tau 1 copies."""
+    if tau == 1.0:
+        target.copy_(online)
+    else:
+        target.lerp_(online, tau)
+
+
+def project_categorical(probabilities: Tensor, returns: Tensor, support: Tensor) -> Tensor:
+    """A distribution over `returns` as one over the evenly spaced `support` (arXiv:1707.06887, algorithm 1).
+
+    Args:
+        probabilities: [B, K].
+        returns: Where each of them lies after the Bellman step, [B, K]; clipped to the support.
+        support: [K], ascending, K >= 2.
+
+    Returns:
+        [B, K]; rows sum to 1.
+    """
+    low, high = support[0], support[-1]
+    position = (returns.clamp(low, high) - low) / (support[1] - support[0])
+    distance = (
+        position.clamp(0, len(support) - 1).unsqueeze(1) - torch.arange(len(support)).to(support).unsqueeze(-1)
+    ).abs()
+    return ((1.0 - distance).clamp(min=0.0) * probabilities.unsqueeze(1)).sum(dim=-1)
+
+
+def quantile_huber(quantiles: Tensor, target: Tensor) -> Tensor:
+    """Quantile regression with the Huber loss, threshold 1 (arXiv:1710.10044, equation 10).
+
+    Args:
+        quantiles: [B, K], at the midpoints (i + 0.5) / K.
+        target: [B, M], samples or quantiles of the target distribution.
+
+    Returns:
+        Per row, summed over quantiles and averaged over targets, [B].
+    """
+    k = quantiles.shape[1]
+    tau = (torch.arange(k).to(quantiles) + 0.5) / k
+    error = target.unsqueeze(1) - quantiles.unsqueeze(-1)  # [B, K, M]
+    huber = torch.where(error.abs() <= 1.0, 0.5 * error.square(), error.abs() - 0.5)
+    return ((tau[:, None] - (error < 0).to(quantiles)).abs() * huber).mean(dim=-1).sum(dim=-1)

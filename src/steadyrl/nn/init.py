@@ -14,8 +14,8 @@ from steadyrl.seeding import Stream
 
 
 def blank_linear(in_features: int, out_features: int) -> nn.Linear:
-    """A linear layer of zeros, made without a draw from torch's global generator."""
-    layer = nn.Linear(in_features, out_features, device="meta").to_empty(device="cpu")
+    """A linear layer of zeros on the default device, made without a draw from torch's global generator."""
+    layer = nn.Linear(in_features, out_features, device="meta").to_empty(device=torch.get_default_device())
     with torch.no_grad():
         layer.weight.zero_()
         layer.bias.zero_()

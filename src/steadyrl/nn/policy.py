@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,57 +12,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from steadyrl.nn.distributions import make_distribution
-from steadyrl.nn.networks import ActorCritic, feature_dim, policy_latent_dim, trunk_widths
+from steadyrl.nn.build import Architecture, build
+from steadyrl.nn.networks import ActorCritic
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
 
 _DESCRIPTION = {"obs", "action", "architecture", "normalize_obs", "value_scale"}
-_MAX_LAYERS = 1000  # of a saved network: making layers takes time even where they are narrow
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """What makes the network; fields as in the configuration of the algorithm."""
-
-    net_arch: dict[str, tuple[int, ...]]
-    activation_fn: str
-    log_std_init: float
-    squash_output: bool
-    use_sde: bool
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Architecture:
-        """The inverse of `dataclasses.asdict`, from JSON; ValueError, TypeError or KeyError for anything else."""
-        made = cls(**{**data, "net_arch": {name: tuple(sizes) for name, sizes in data["net_arch"].items()}})
-        widths = [width for sizes in made.net_arch.values() for width in sizes]
-        good = (
-            made.net_arch.keys() == {"pi", "vf"}
-            and all(type(width) is int and width >= 1 for width in widths)
-            and len(widths) <= _MAX_LAYERS
-            and type(made.log_std_init) in (int, float)
-            and {type(made.squash_output), type(made.use_sde)} == {bool}
-        )
-        if not good:
-            raise ValueError(f"{data} is no architecture")
-        return made
-
-    def parameters(self, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
-        """How many weights the network has, counted without making it."""
-        pi, vf = trunk_widths(self.net_arch)
-        features, size = feature_dim(obs_spec), action_spec.size
-        latent = pi[-1] if pi else features
-        if action_spec.kind == "continuous":
-            head = _linear(latent, size) + (latent * size if self.use_sde else size)
-        else:
-            head = _linear(latent, size if action_spec.kind == "multibinary" else sum(action_spec.nvec))
-        trunks = sum(_linear(*pair) for widths in (pi, vf) for pair in pairwise((features, *widths)))
-        return trunks + head + _linear(vf[-1] if vf else features, 1)
-
-
-def _linear(width_in: int, width_out: int) -> int:
-    return width_in * width_out + width_out
 
 
 class Policy:
@@ -90,20 +45,8 @@ class Policy:
         self.architecture = architecture
         self.normalizer = normalizer
         self.device = device
-        self.distribution = make_distribution(
-            action_spec,
-            squash=architecture.squash_output,
-            use_sde=architecture.use_sde,
-            latent_dim=policy_latent_dim(obs_spec, architecture.net_arch),
-        )
-        self.net = ActorCritic(
-            obs_spec,
-            self.distribution,
-            action_spec,
-            net_arch=architecture.net_arch,
-            activation_fn=architecture.activation_fn,
-            log_std_init=architecture.log_std_init,
-        ).to(device)
+        net, self.distribution = build(obs_spec, action_spec, architecture)
+        self.net = net.to(device)
         self.value_scale = 1.0  # rewards were divided by this in training
 
     def normalise(self, obs: ObsTree) -> ObsTree:
@@ -121,10 +64,23 @@ class Policy:
         Returns:
             On the CPU: actions in the stored form [N, ...], their log-probabilities [N], values [N].
         """
+        assert isinstance(self.net, ActorCritic)
         params, values = self.net(self.tensors(obs))
         actions = self.distribution.sample(params, torch.from_numpy(noise).to(self.device))
         log_probs = self.distribution.log_prob(params, actions)
         return actions.cpu(), log_probs.cpu(), values.cpu()
+
+    @torch.no_grad()
+    def modes(self, obs: ObsTree) -> Tensor:
+        """The most likely actions for normalised observations, as `ActionSpec.to_env` takes them, on the CPU."""
+        return self.distribution.to_unit(self.distribution.mode(self.net.actor(self.tensors(obs)))).cpu()
+
+    @torch.no_grad()
+    def samples(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> Tensor:
+        """Sampled actions for normalised observations, as `ActionSpec.to_env` takes them, on the CPU."""
+        params = self.net.actor(self.tensors(obs))
+        actions = self.distribution.sample(params, torch.from_numpy(noise).to(self.device))
+        return self.distribution.to_unit(actions).cpu()
 
     @torch.no_grad()
     def values(self, obs: ObsTree) -> Tensor:
@@ -138,13 +94,11 @@ class Policy:
     @torch.no_grad()
     def predict(self, obs: ObsTree, stream: Stream | None = None) -> npt.NDArray[Any]:
         """Environment actions [B, *shape] for raw observations: the most likely, or sampled where a stream is given."""
-        tensors = self.tensors(self.normalise(obs))
-        params = self.net.actor(tensors)
+        tree = self.normalise(obs)
         if stream is None:
-            return self.to_env(self.distribution.mode(params).cpu())
-        batch = next(iter(tensors.values())).shape[0]
-        noise = torch.from_numpy(self.distribution.draw(stream, batch)).to(self.device)
-        return self.to_env(self.distribution.sample(params, noise).cpu())
+            return self.action_spec.to_env(self.modes(tree).numpy())
+        batch = next(iter(tree.values())).shape[0]
+        return self.action_spec.to_env(self.samples(tree, self.distribution.draw(stream, batch)).numpy())
 
     def state_dict(self) -> dict[str, Tensor]:
         """Weights and normaliser as CPU tensors, by name."""

@@ -12,20 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from steadyrl.algorithms import make_algorithm
 from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
-from steadyrl.configs import OnPolicyConfig
+from steadyrl.configs import Config
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
-from steadyrl.nn.normalizer import ObsNormalizer
-from steadyrl.nn.policy import Architecture, Policy
+from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import write_atomic
 from steadyrl.training.learning import Learning
-from steadyrl.training.on_policy import OnPolicyLoop
+from steadyrl.training.loops import Loop, make_loop, new_policy
 from steadyrl.training.plan import make_folder
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
 from steadyrl.training.threads import torch_threads
@@ -69,7 +67,7 @@ class Agent:
         return agent
 
     @classmethod
-    def from_bundle(cls, bundle: Bundle, setup: Setup | None, config: OnPolicyConfig) -> Self:
+    def from_bundle(cls, bundle: Bundle, setup: Setup | None, config: Config) -> Self:
         """The agent of a saved policy; it can learn where a setup is given, with a fresh optimiser."""
         agent = cls.__new__(cls)
         agent.config = config
@@ -82,7 +80,7 @@ class Agent:
         self.setup = setup
         self.about: dict[str, Any] = {} if bundle is None else bundle.about
         self.best_mean: float | None = None
-        self._loop: OnPolicyLoop | None = None
+        self._loop: Loop | None = None
         seed = int(self.about.get("seed", 0)) if setup is None else setup.settings.seed
         self.seeds = Seeds(seed)
         if setup is not None:
@@ -93,11 +91,11 @@ class Agent:
             self.config = setup.resolved.config
             if bundle is None:
                 with torch_threads(settings.threads):
-                    self.policy = _new_policy(setup, self.seeds)
+                    self.policy = new_policy(setup, self.seeds, resolve_device(setup.settings.device))
         self._predict_stream = self.seeds.stream("algo", "predict")
 
     @property
-    def loop(self) -> OnPolicyLoop:
+    def loop(self) -> Loop:
         """What goes on from step to step; its environments are made when it is first needed.
 
         Raises:
@@ -107,8 +105,7 @@ class Agent:
             setup = self.require_setup()
             venv = make_vec(setup.source, self.config.num_envs, vec=setup.settings.vec)
             with torch_threads(self.threads):
-                algorithm = make_algorithm(self.config, self.policy, self.seeds)
-                self._loop = OnPolicyLoop(self.config, algorithm, venv, self.seeds.env_seeds(venv.num_envs))
+                self._loop = make_loop(self.config, self.policy, self.seeds, venv)
             self._loop.counters.timesteps = int(self.about.get("num_timesteps", 0))
         return self._loop
 
@@ -302,24 +299,3 @@ def resolve_device(name: str) -> torch.device:
             code="no-such-device",
         ) from error
     return device
-
-
-def _new_policy(setup: Setup, seeds: Seeds) -> Policy:
-    config = setup.resolved.config
-    arch = config.net_arch
-    layers = arch if isinstance(arch, dict) else {"pi": arch, "vf": arch}
-    policy = Policy(
-        setup.obs_spec,
-        setup.action_spec,
-        Architecture(
-            {name: tuple(layers.get(name, ())) for name in ("pi", "vf")},
-            config.activation_fn,
-            config.log_std_init,
-            config.squash_output,
-            config.use_sde,
-        ),
-        ObsNormalizer(setup.obs_spec) if config.normalize_obs else None,
-        resolve_device(setup.settings.device),
-    )
-    policy.net.initialise(seeds.stream("algo", "weights"), ortho=config.ortho_init)
-    return policy

@@ -31,7 +31,31 @@ class A2C(Agent):
     algo = "a2c"
 
 
-AGENTS: dict[str, type[Agent]] = {cls.algo: cls for cls in (PPO, A2C)}
+class DQN(Agent):
+    """Deep Q-learning; hyperparameters as in `steadyrl.configs.DQNConfig`."""
+
+    algo = "dqn"
+
+
+class DDPG(Agent):
+    """Deep deterministic policy gradient; hyperparameters as in `steadyrl.configs.DDPGConfig`."""
+
+    algo = "ddpg"
+
+
+class TD3(Agent):
+    """Twin delayed DDPG; hyperparameters as in `steadyrl.configs.TD3Config`."""
+
+    algo = "td3"
+
+
+class SAC(Agent):
+    """Soft actor-critic; hyperparameters as in `steadyrl.configs.SACConfig`."""
+
+    algo = "sac"
+
+
+AGENTS: dict[str, type[Agent]] = {cls.algo: cls for cls in (PPO, A2C, DQN, DDPG, TD3, SAC)}
 
 
 def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:

@@ -110,7 +110,7 @@ class Learning:
                 if setup.settings.capture_video:
                     self.events.add(_Camera(agent, folder))
             extras = self._extras(folder, stack)
-            session = Session(self._loop, self.events, extras, self._stop, agent.config.log_interval)
+            session = Session(self._loop, self.events, extras, self._stop)
             self.events.emit(
                 RunStarted(
                     agent.algo,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
@@ -14,18 +11,7 @@ from steadyrl.configs import OnPolicyConfig
 from steadyrl.data.rollout import Rollout
 from steadyrl.envs.types import EpisodeRecord, Step, VecEnv
 from steadyrl.nn.normalizer import RewardNormalizer
-from steadyrl.spaces import ObsTree
-from steadyrl.training.phases import Phases
-
-WINDOW = 100  # episodes that rollout/ep_rew_mean looks back on
-
-
-@dataclass
-class Counters:
-    """Where the training stands, in the library's own step axis."""
-
-    timesteps: int = 0
-    updates: int = 0
+from steadyrl.training.stepping import Stepper
 
 
 class OnPolicyLoop:
@@ -46,50 +32,48 @@ class OnPolicyLoop:
         self.algorithm = algorithm
         self.policy = policy
         self.venv = venv
-        self.counters = Counters()
-        self.episodes: deque[EpisodeRecord] = deque(maxlen=WINDOW)
+        self._stepper = Stepper(venv, env_seeds, policy)
+        self.counters, self.episodes, self.phases = (
+            self._stepper.counters,
+            self._stepper.episodes,
+            self._stepper.phases,
+        )
         self.rollout = Rollout(config.n_steps, venv.num_envs, policy.obs_spec, policy.action_spec)
         self.rewards = RewardNormalizer(venv.num_envs, gamma=config.gamma) if config.normalize_reward else _as_float32
-        self.phases = Phases()
-        self._env_seeds = env_seeds
-        self._obs: ObsTree | None = None
         self._rollout_start = 0
 
-    def step(self, remaining: int) -> list[EpisodeRecord]:
+    def step(self, remaining: int, total: int) -> list[EpisodeRecord]:
         """One vector step, of which at most `remaining` transitions count; returns the episodes that ended.
 
-        Rows beyond `remaining` are stepped and thrown away, those of the highest index first.
+        Schedules run over `total` environment steps; rows beyond `remaining` are stepped and thrown away.
         """
-        if self._obs is None:
-            with self.phases("env"):
-                self._obs = self.venv.reset(self._env_seeds)
+        raw = self._stepper.obs
         if self.rollout.length == 0:
             self._rollout_start = self.counters.timesteps
         with self.phases("act"):
-            valid = _within(self.venv.live, remaining)
-            if self.policy.normalizer is not None:
-                self.policy.normalizer.update(self._obs, valid)
-            obs = self.policy.normalise(self._obs)
+            valid = self._stepper.look(remaining)
+            obs = self.policy.normalise(raw)
             actions, log_probs, values = self.policy.act(obs, self.algorithm.exploration.draw(self.rollout.length))
             env_actions = self.policy.to_env(actions)
-        with self.phases("env"):
-            step = self.venv.step(env_actions)
+        step, ended = self._stepper.step(env_actions, valid)
         with self.phases("act"):
-            done = step.terminated | step.truncated
-            rewards = self.rewards(step.rewards, done, valid)
+            rewards = self.rewards(step.rewards, step.terminated | step.truncated, valid)
             self.rollout.add(obs, actions, log_probs, values, rewards, step.terminated, step.truncated, valid)
             self._bootstrap(step, valid)
-            self._obs = step.obs
-        self.counters.timesteps += int(valid.sum())
-        ended = [episode for episode in step.episodes if valid[episode.env_index]]
-        self.episodes.extend(ended)
         return ended
+
+    def ready(self, total: int) -> bool:
+        """Whether the rollout is full, or as full as it will get."""
+        return self.rollout.full or self.counters.timesteps == total
+
+    def row_due(self, before: int) -> bool:
+        """Whether a row of metrics is due: every `log_interval` updates."""
+        return self.rollout.length == 0 and self.counters.updates % self.config.log_interval == 0
 
     def learn(self, total: int) -> dict[str, Tensor | float]:
         """One update from the rollout as far as it goes; schedules run over `total` environment steps."""
-        assert self._obs is not None
         with self.phases("learn"):
-            last_values = self.policy.values(self.policy.normalise(self._obs))
+            last_values = self.policy.values(self.policy.normalise(self._stepper.obs))
             batch = self.rollout.batch(last_values, self.config.gamma, self.config.gae_lambda)
             self.rollout.clear()
             if len(batch.returns) == 0:
@@ -112,12 +96,3 @@ def _as_float32(
     rewards: npt.NDArray[np.float64], done: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float32]:
     return rewards.astype(np.float32)
-
-
-def _within(live: npt.NDArray[np.bool_], remaining: int) -> npt.NDArray[np.bool_]:
-    """Rows that count: the live ones, without the highest-index ones beyond `remaining`."""
-    valid = live.copy()
-    extra = int(live.sum()) - remaining
-    if extra > 0:
-        valid[np.flatnonzero(live)[-extra:]] = False
-    return valid

@@ -20,7 +20,7 @@ from steadyrl.training.events import (
     Notice,
     Progress,
 )
-from steadyrl.training.on_policy import OnPolicyLoop
+from steadyrl.training.loops import Loop
 from steadyrl.training.signals import StopFlag
 
 PROGRESS_S = 0.25  # seconds between two Progress events
@@ -67,17 +67,13 @@ class Session:
         events: Who listens.
         extras: Evaluation and checkpoints.
         stop: Ends the session at the next vector step when set.
-        log_interval: Updates between two rows of metrics.
     """
 
-    def __init__(
-        self, loop: OnPolicyLoop, events: EventStream, extras: Extras, stop: StopFlag, log_interval: int
-    ) -> None:
+    def __init__(self, loop: Loop, events: EventStream, extras: Extras, stop: StopFlag) -> None:
         self._loop = loop
         self._events = events
         self._extras = extras
         self._stop = stop
-        self._log_interval = log_interval
         self._since_row: list[dict[str, Tensor | float]] = []
         self._start = perf_counter()
         self._start_step = loop.counters.timesteps
@@ -109,7 +105,7 @@ class Session:
         self._best = best
         while counters.timesteps < target and not self._stop.reason:
             before = counters.timesteps
-            for episode in loop.step(target - before):
+            for episode in loop.step(target - before, total):
                 self._events.emit(
                     EpisodeEnded(
                         counters.timesteps,
@@ -121,14 +117,17 @@ class Session:
                         episode.success,
                     )
                 )
-            if loop.rollout.full or counters.timesteps == total:
-                self._learn(total)
+            if loop.ready(total):
+                self._since_row.append(loop.learn(total))
+            if loop.row_due(before):
+                self._log_row()
             if extras.eval_every.passed(before, counters.timesteps):
                 self._evaluate()
             if extras.save is not None and extras.save_every.passed(before, counters.timesteps):
                 self._save("step")
             self._progress(total)
-        self._log_row()
+        if self._since_row:
+            self._log_row()
         self._progress(total, now=True)
         if not self._stop.reason:
             self._evaluate()
@@ -136,15 +135,8 @@ class Session:
             self._save("final")
         return self._best
 
-    def _learn(self, total: int) -> None:
-        self._since_row.append(self._loop.learn(total))
-        if self._loop.counters.updates % self._log_interval == 0:
-            self._log_row()
-
     def _log_row(self) -> None:
         """Rollout, time and training metrics, the latter averaged since the last row."""
-        if not self._since_row:
-            return
         counters, episodes = self._loop.counters, self._loop.episodes
         metrics: dict[str, float] = {}
         if episodes:

@@ -13,6 +13,7 @@ import gymnasium as gym
 from steadyrl.config import Resolved, check_algo, coerce, encode, hints, resolve, to_json, unknown_key
 from steadyrl.configs import PPOConfig
 from steadyrl.configs.run import RunSettings
+from steadyrl.configs.suitability import check_suitable
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
@@ -111,7 +112,7 @@ def prepare_training(
     _require_known(check_algo(algo), overrides)
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
     obs_spec, action_spec = ObsSpec.of(spaces[0]), ActionSpec.of(spaces[1])
-    check_suitable(resolved, action_spec)
+    check_suitable(resolved.algo, resolved.config, action_spec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
         raise UserError(
             "capture_video needs an environment that can be made a second time.",
@@ -146,31 +147,13 @@ def prepare_again(
     return prepare_training(algo, env, chosen | dict(options), preset="none")
 
 
-def check_suitable(resolved: Resolved, action: ActionSpec) -> None:
-    """Raises UserError where the configuration does not fit the actions."""
-    config = resolved.config
-    if config.use_sde and action.kind != "continuous":
-        raise UserError(
-            f"use_sde explores with continuous actions, but the action space is {action.kind}.",
-            remedy="Leave use_sde out.",
-            code="unsuitable",
-        )
-    if config.squash_output and (action.kind != "continuous" or not action.bounded.all()):
-        raise UserError(
-            "squash_output needs an action space with finite bounds in every dimension, "
-            f"but this one is {action.kind} from {list(action.low)} to {list(action.high)}.",
-            remedy="Leave squash_output out, or give the action space finite bounds.",
-            code="unsuitable",
-        )
-
-
 def _notices(resolved: Resolved, obs: ObsSpec) -> list[Notice]:
     config, notices = resolved.config, [Notice("config", note) for note in resolved.notes]
     if resolved.preset:
         text = f"Preset {resolved.preset} for {resolved.algo.upper()} (source: {resolved.preset_source})."
         notices.append(Notice("preset", text))
-    rollout = config.n_steps * config.num_envs
-    if isinstance(config, PPOConfig) and rollout % config.batch_size:
+    if isinstance(config, PPOConfig) and config.n_steps * config.num_envs % config.batch_size:
+        rollout = config.n_steps * config.num_envs
         rest = rollout % config.batch_size
         alone = ", whose single advantage is not normalised" if rest == 1 and config.normalize_advantage else ""
         notices.append(

@@ -1,0 +1,83 @@
+"""Parts that the off-policy algorithms share."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from steadyrl.data.transitions import ReplayBatch
+from steadyrl.nn.flat import FlatParameters
+from steadyrl.nn.policy import Policy
+from steadyrl.spaces import ObsTree
+
+Metrics = dict[str, Tensor | float]
+Module = TypeVar("Module", bound=nn.Module)
+
+
+class BatchSource(Protocol):
+    """Where minibatches come from: normalised, on the policy's device."""
+
+    def sample(self, batch_size: int) -> ReplayBatch:
+        """B transitions."""
+        ...
+
+    def update_priorities(self, batch: ReplayBatch, td_errors: Tensor) -> None:
+        """Hand back the magnitudes of the TD errors, [B]."""
+        ...
+
+
+class OffPolicyAlgorithm(Protocol):
+    """What the off-policy loop is called with."""
+
+    policy: Policy
+
+    def act(self, obs: ObsTree, step: int, progress: float) -> npt.NDArray[Any]:
+        """Actions for normalised observations, [N, ...]: [-1, 1] space, or integers."""
+        ...
+
+    def ended(self, done: npt.NDArray[np.bool_]) -> None:
+        """Told where episodes ended, [N]."""
+        ...
+
+    def learn(self, source: BatchSource, gradient_steps: int, step: int, progress: float) -> Metrics:
+        """Minibatches of one update; returns its metrics."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly, besides the policy."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        ...
+
+
+def target_network(module: Module) -> tuple[Module, FlatParameters]:
+    """A copy that no gradient reaches, with its parameters in one buffer."""
+    target = copy.deepcopy(module)
+    flat = FlatParameters(target)
+    target.requires_grad_(False)
+    return target, flat
+
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """No gradient is computed for the module's parameters inside; gradients pass through it."""
+    module.requires_grad_(False)
+    try:
+        yield
+    finally:
+        module.requires_grad_(True)
+
+
+def mean_metrics(rows: list[dict[str, Tensor]]) -> Metrics:
+    """Mean of each metric over the gradient steps that have it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: torch.stack([row[name] for row in rows if name in row]).mean() for name in names}

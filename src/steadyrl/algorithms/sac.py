@@ -1,0 +1,168 @@
+"""Soft actor-critic (arXiv:1812.05905)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from steadyrl.algorithms.noise import ActionNoise
+from steadyrl.algorithms.off_policy import BatchSource, Metrics, frozen, mean_metrics, target_network
+from steadyrl.algorithms.td3 import critic_loss
+from steadyrl.algorithms.temperature import Temperature
+from steadyrl.configs import SACConfig, value_at
+from steadyrl.data.targets import polyak, q_target
+from steadyrl.data.transitions import ReplayBatch
+from steadyrl.nn.actor_critics import ActorAndCritics
+from steadyrl.nn.flat import FlatParameters
+from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.optim import Adam
+from steadyrl.nn.policy import Policy
+from steadyrl.seeding import Seeds
+from steadyrl.spaces import ObsTree
+
+
+def soft_actor_loss(outputs: tuple[Tensor, ...], temperature: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """`alpha log pi(a) - min_i Q_i(s, a)`; outputs are log-probabilities [B] and the critics' values [n, B]."""
+    log_probs, values = outputs
+    loss = (temperature * log_probs - values.min(dim=0).values).mean()
+    return loss, {"train/actor_loss": loss, "train/entropy": -log_probs.mean()}
+
+
+class SAC:
+    """The algorithm: a stochastic actor that is paid for entropy, critics that learn from a replay buffer.
+
+    Args:
+        config: Hyperparameters.
+        policy: What is trained, with its initial weights.
+        seeds: Whence its streams come.
+    """
+
+    def __init__(self, config: SACConfig, policy: Policy, seeds: Seeds) -> None:
+        assert isinstance(policy.net, ActorAndCritics)
+        self.config = config
+        self.policy = policy
+        self._pi, self._q, self._distribution = policy.net.pi, policy.net.q, policy.distribution
+        self._actor_parameters, self._critic_parameters = FlatParameters(self._pi), FlatParameters(self._q)
+        self._target_q, self._target_parameters = target_network(self._q)
+        self._actor_optimizer, self._critic_optimizer = Adam(self._actor_parameters), Adam(self._critic_parameters)
+        self.temperature = Temperature(config, -float(policy.action_spec.size), policy.device)
+        self._random = seeds.stream("algo", "actions")
+        self._sampling = seeds.stream("algo", "updates")
+        shape = (config.num_envs, policy.action_spec.size)
+        self._noise = ActionNoise(
+            config.action_noise_type, config.action_noise_std, seeds.stream("algo", "exploration"), shape
+        )
+        self._kept: npt.NDArray[np.float32] | None = None  # gSDE's exploration matrices
+        self._kept_for = 0
+        self._updates = 0
+
+    def act(self, obs: ObsTree, step: int, progress: float) -> npt.NDArray[np.float32]:
+        """Actions [N, D] for normalised observations: random before `learning_starts`, sampled after."""
+        n = next(iter(obs.values())).shape[0]
+        if step < self.config.learning_starts:
+            return 2 * self._random.uniform((n, self.policy.action_spec.size)) - 1
+        actions = self.policy.samples(obs, self._draw(n)).numpy()
+        if self.config.action_noise_type == "none":
+            return actions
+        return np.clip(actions + self._noise.draw(progress), -1.0, 1.0).astype(np.float32)
+
+    def _draw(self, n: int) -> npt.NDArray[np.float32]:
+        if not self._distribution.state_dependent:
+            return self._distribution.draw(self._random, n)
+        due = self.config.sde_sample_freq > 0 and self._kept_for >= self.config.sde_sample_freq
+        if self._kept is None or due:
+            self._kept, self._kept_for = self._distribution.draw(self._random, n), 0
+        self._kept_for += 1
+        return self._kept
+
+    def ended(self, done: npt.NDArray[np.bool_]) -> None:
+        """Correlated noise starts anew with an episode."""
+        self._noise.reset(done)
+
+    def learn(self, source: BatchSource, gradient_steps: int, step: int, progress: float) -> Metrics:
+        """Minibatches from the replay buffer; each trains temperature, critics and actor.
+
+        Args:
+            source: Gives minibatches and takes back their TD errors.
+            gradient_steps: How many.
+            step: Environment steps so far.
+            progress: Those over the declared total.
+        """
+        learning_rate = value_at(self.config.learning_rate, progress)
+        rows: list[dict[str, Tensor]] = []
+        for _ in range(gradient_steps):
+            self._updates += 1
+            batch = source.sample(self.config.batch_size)
+            params = self._pi(batch.obs)
+            actions = self._distribution.sample(params, self._update_noise(batch))
+            log_probs = self._distribution.log_prob(params, actions)
+            alpha = self.temperature.value()
+            metrics = self.temperature.learn(log_probs.detach(), learning_rate)
+
+            values = (self._q(batch.obs, batch.actions),)
+            _, found, gradients = with_gradient(critic_loss, values, self._targets(batch, alpha), batch.weights)
+            self._critic_parameters.zero_grad()
+            backward(values, gradients)
+            self._critic_optimizer.step(learning_rate, 0.0)
+            source.update_priorities(batch, found.pop("td"))
+
+            with frozen(self._q):
+                outputs = (log_probs, self._q(batch.obs, self._distribution.to_unit(actions)))
+                _, acted, gradients = with_gradient(soft_actor_loss, outputs, alpha)
+                self._actor_parameters.zero_grad()
+                backward(outputs, gradients)
+            self._actor_optimizer.step(learning_rate, 0.0)
+            if self._updates % self.config.target_update_interval == 0:
+                polyak(self._target_parameters.data, self._critic_parameters.data, self.config.tau)
+            rows.append(metrics | found | acted | {"train/ent_coef": alpha})
+        if self.config.sde_sample_freq < 0:
+            self._kept = None
+        return mean_metrics(rows) | {"train/learning_rate": learning_rate}
+
+    @torch.no_grad()
+    def _targets(self, batch: ReplayBatch, alpha: Tensor) -> Tensor:
+        """Soft values of the successors, [B]."""
+        params = self._pi(batch.next_obs)
+        actions = self._distribution.sample(params, self._update_noise(batch))
+        log_probs = self._distribution.log_prob(params, actions)
+        values = self._target_q(batch.next_obs, self._distribution.to_unit(actions)).min(dim=0).values
+        return q_target(batch.rewards, batch.discounts, batch.terminated, values - alpha * log_probs)
+
+    def _update_noise(self, batch: ReplayBatch) -> Tensor:
+        """Noise for the actions of a minibatch, [B, ...]; state-dependent exploration has one matrix for all of it."""
+        n = len(batch.rewards)
+        if self._distribution.state_dependent:
+            noise = torch.from_numpy(self._distribution.draw(self._sampling, 1)).to(self.policy.device)
+            return noise.expand(n, *noise.shape[1:])
+        return torch.from_numpy(self._distribution.draw(self._sampling, n)).to(self.policy.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly, besides the policy."""
+        return {
+            "random": self._random.state_dict(),
+            "sampling": self._sampling.state_dict(),
+            "noise": self._noise.state_dict(),
+            "kept": None if self._kept is None else self._kept.copy(),
+            "kept_for": self._kept_for,
+            "temperature": self.temperature.state_dict(),
+            "actor_optimizer": self._actor_optimizer.state_dict(),
+            "critic_optimizer": self._critic_optimizer.state_dict(),
+            "target": self._target_parameters.data.clone(),
+            "updates": self._updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self._random.load_state_dict(state["random"])
+        self._sampling.load_state_dict(state["sampling"])
+        self._noise.load_state_dict(state["noise"])
+        self._kept, self._kept_for = state["kept"], state["kept_for"]
+        self.temperature.load_state_dict(state["temperature"])
+        self._actor_optimizer.load_state_dict(state["actor_optimizer"])
+        self._critic_optimizer.load_state_dict(state["critic_optimizer"])
+        self._target_parameters.data.copy_(state["target"])
+        self._updates = state["updates"]

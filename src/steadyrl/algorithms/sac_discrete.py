@@ -1,0 +1,143 @@
+"""Soft actor-critic for discrete actions (arXiv:1910.07207): expectations over all actions instead of samples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from steadyrl.algorithms.off_policy import BatchSource, Metrics, mean_metrics, target_network
+from steadyrl.algorithms.temperature import Temperature
+from steadyrl.configs import SACConfig, value_at
+from steadyrl.data.targets import polyak, q_target
+from steadyrl.data.transitions import ReplayBatch
+from steadyrl.nn.actor_critics import DiscreteActorAndCritics
+from steadyrl.nn.flat import FlatParameters
+from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.optim import Adam
+from steadyrl.nn.policy import Policy
+from steadyrl.seeding import Seeds
+from steadyrl.spaces import ObsTree
+
+TARGET_ENTROPY = 0.98  # of the largest entropy, log n
+
+
+def discrete_critic_loss(
+    outputs: tuple[Tensor, ...], batch: ReplayBatch, target: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Mean squared error of every critic's value of the chosen action, summed over critics; outputs ([n, B, A],)."""
+    values = outputs[0].gather(-1, batch.actions.expand(outputs[0].shape[0], -1).unsqueeze(-1)).squeeze(-1)
+    errors = values - target
+    loss = (batch.weights * errors.square()).mean(dim=1).sum()
+    return loss, {"train/critic_loss": loss, "train/q_mean": values.mean(), "td": errors.abs().mean(dim=0)}
+
+
+def discrete_actor_loss(
+    outputs: tuple[Tensor, ...], values: Tensor, temperature: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """E_pi[alpha log pi - min_i Q_i]; outputs are logits ([B, A],), values the smallest critic's [B, A]."""
+    log_p = outputs[0].log_softmax(dim=-1)
+    p = log_p.exp()
+    loss = (p * (temperature * log_p - values)).sum(dim=-1).mean()
+    return loss, {"train/actor_loss": loss, "train/entropy": -(p * log_p).sum(dim=-1).mean()}
+
+
+class DiscreteSAC:
+    """The algorithm for discrete actions; a configuration of SAC.
+
+    Args:
+        config: Hyperparameters.
+        policy: What is trained, with its initial weights.
+        seeds: Whence its streams come.
+    """
+
+    def __init__(self, config: SACConfig, policy: Policy, seeds: Seeds) -> None:
+        assert isinstance(policy.net, DiscreteActorAndCritics)
+        self.config = config
+        self.policy = policy
+        self._net = policy.net
+        self._actor_parameters, self._critic_parameters = FlatParameters(self._net.pi), FlatParameters(self._net.q)
+        self._target, self._target_parameters = target_network(self._net.q)
+        self._actor_optimizer, self._critic_optimizer = Adam(self._actor_parameters), Adam(self._critic_parameters)
+        n_actions = policy.action_spec.nvec[0]
+        self.temperature = Temperature(config, TARGET_ENTROPY * math.log(n_actions), policy.device)
+        self._random = seeds.stream("algo", "actions")
+        self._updates = 0
+
+    def act(self, obs: ObsTree, step: int, progress: float) -> npt.NDArray[np.int64]:
+        """Actions [N] for normalised observations: uniform before `learning_starts`, sampled after."""
+        n = next(iter(obs.values())).shape[0]
+        if step < self.config.learning_starts:
+            return self._random.integers(0, self.policy.action_spec.nvec[0], (n,))
+        noise = self.policy.distribution.draw(self._random, n)
+        return np.asarray(self.policy.samples(obs, noise).numpy())
+
+    def ended(self, done: npt.NDArray[np.bool_]) -> None:
+        """Nothing is kept from one step of an episode to the next."""
+
+    def learn(self, source: BatchSource, gradient_steps: int, step: int, progress: float) -> Metrics:
+        """Minibatches from the replay buffer; each trains temperature, critics and actor.
+
+        Args:
+            source: Gives minibatches and takes back their TD errors.
+            gradient_steps: How many.
+            step: Environment steps so far.
+            progress: Those over the declared total.
+        """
+        learning_rate = value_at(self.config.learning_rate, progress)
+        rows: list[dict[str, Tensor]] = []
+        for _ in range(gradient_steps):
+            self._updates += 1
+            batch = source.sample(self.config.batch_size)
+            alpha = self.temperature.value()
+            values = (self._net.values(batch.obs),)
+            _, metrics, gradients = with_gradient(discrete_critic_loss, values, batch, self._targets(batch, alpha))
+            self._critic_parameters.zero_grad()
+            backward(values, gradients)
+            self._critic_optimizer.step(learning_rate, 0.0)
+            source.update_priorities(batch, metrics.pop("td"))
+
+            logits = self._net.actor(batch.obs)
+            with torch.no_grad():
+                smallest = self._net.values(batch.obs).min(dim=0).values
+            _, acted, gradients = with_gradient(discrete_actor_loss, logits, smallest, alpha)
+            self._actor_parameters.zero_grad()
+            backward(logits, gradients)
+            self._actor_optimizer.step(learning_rate, 0.0)
+            tempered = self.temperature.learn(-acted["train/entropy"], learning_rate)
+            if self._updates % self.config.target_update_interval == 0:
+                polyak(self._target_parameters.data, self._critic_parameters.data, self.config.tau)
+            rows.append(metrics | acted | tempered | {"train/ent_coef": alpha})
+        return mean_metrics(rows) | {"train/learning_rate": learning_rate}
+
+    @torch.no_grad()
+    def _targets(self, batch: ReplayBatch, alpha: Tensor) -> Tensor:
+        """Soft values of the successors, [B]."""
+        log_p = self._net.actor(batch.next_obs)[0].log_softmax(dim=-1)
+        values = torch.stack([critic(batch.next_obs).squeeze(-1) for critic in self._target]).min(dim=0).values
+        soft = (log_p.exp() * (values - alpha * log_p)).sum(dim=-1)
+        return q_target(batch.rewards, batch.discounts, batch.terminated, soft)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly, besides the policy."""
+        return {
+            "random": self._random.state_dict(),
+            "temperature": self.temperature.state_dict(),
+            "actor_optimizer": self._actor_optimizer.state_dict(),
+            "critic_optimizer": self._critic_optimizer.state_dict(),
+            "target": self._target_parameters.data.clone(),
+            "updates": self._updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self._random.load_state_dict(state["random"])
+        self.temperature.load_state_dict(state["temperature"])
+        self._actor_optimizer.load_state_dict(state["actor_optimizer"])
+        self._critic_optimizer.load_state_dict(state["critic_optimizer"])
+        self._target_parameters.data.copy_(state["target"])
+        self._updates = state["updates"]

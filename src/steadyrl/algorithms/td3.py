@@ -1,0 +1,152 @@
+"""Twin delayed deep deterministic policy gradient (arXiv:1802.09477); a configuration is DDPG (arXiv:1509.02971)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from steadyrl.algorithms.noise import ActionNoise
+from steadyrl.algorithms.off_policy import BatchSource, Metrics, frozen, mean_metrics, target_network
+from steadyrl.configs import TD3Config, value_at
+from steadyrl.data.targets import polyak, q_target
+from steadyrl.data.transitions import ReplayBatch
+from steadyrl.nn.actor_critics import ActorAndCritics
+from steadyrl.nn.flat import FlatParameters
+from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.optim import Adam
+from steadyrl.nn.policy import Policy
+from steadyrl.seeding import Seeds
+from steadyrl.spaces import ObsTree
+
+
+def critic_loss(outputs: tuple[Tensor, ...], target: Tensor, weights: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """Mean squared error of every critic, summed over the critics; outputs are their values ([n, B],), target [B]."""
+    values = outputs[0]
+    errors = values - target
+    loss = (weights * errors.square()).mean(dim=1).sum()
+    return loss, {"train/critic_loss": loss, "train/q_mean": values.mean(), "td": errors.abs().mean(dim=0)}
+
+
+def deterministic_actor_loss(outputs: tuple[Tensor, ...]) -> tuple[Tensor, dict[str, Tensor]]:
+    """-Q_1(s, pi(s)); outputs are the critics' values ([n, B],)."""
+    loss = -outputs[0][0].mean()
+    return loss, {"train/actor_loss": loss}
+
+
+class TD3:
+    """The algorithm: a deterministic actor explores with noise, critics learn from a replay buffer.
+
+    Args:
+        config: Hyperparameters.
+        policy: What is trained, with its initial weights.
+        seeds: Whence its streams come.
+    """
+
+    def __init__(self, config: TD3Config, policy: Policy, seeds: Seeds) -> None:
+        assert isinstance(policy.net, ActorAndCritics)
+        self.config = config
+        self.policy = policy
+        self._pi, self._q = policy.net.pi, policy.net.q
+        self._actor_parameters, self._critic_parameters = FlatParameters(self._pi), FlatParameters(self._q)
+        self._target_pi, self._target_actor_parameters = target_network(self._pi)
+        self._target_q, self._target_critic_parameters = target_network(self._q)
+        self._actor_optimizer, self._critic_optimizer = Adam(self._actor_parameters), Adam(self._critic_parameters)
+        self._random = seeds.stream("algo", "actions")
+        self._smoothing = seeds.stream("algo", "target noise")
+        shape = (config.num_envs, policy.action_spec.size)
+        self._noise = ActionNoise(
+            config.action_noise_type, config.action_noise_std, seeds.stream("algo", "exploration"), shape
+        )
+        self._updates = 0
+
+    def act(self, obs: ObsTree, step: int, progress: float) -> npt.NDArray[np.float32]:
+        """Actions [N, D] for normalised observations: random before `learning_starts`, with noise after."""
+        if step < self.config.learning_starts:
+            n = next(iter(obs.values())).shape[0]
+            return 2 * self._random.uniform((n, self.policy.action_spec.size)) - 1
+        actions = self.policy.modes(obs).numpy()
+        return np.clip(actions + self._noise.draw(progress), -1.0, 1.0).astype(np.float32)
+
+    def ended(self, done: npt.NDArray[np.bool_]) -> None:
+        """Correlated noise starts anew with an episode."""
+        self._noise.reset(done)
+
+    def learn(self, source: BatchSource, gradient_steps: int, step: int, progress: float) -> Metrics:
+        """Minibatches from the replay buffer; actor and target networks follow every `policy_delay` of them.
+
+        Args:
+            source: Gives minibatches and takes back their TD errors.
+            gradient_steps: How many.
+            step: Environment steps so far.
+            progress: Those over the declared total.
+        """
+        learning_rate = value_at(self.config.learning_rate, progress)
+        rows: list[dict[str, Tensor]] = []
+        for _ in range(gradient_steps):
+            self._updates += 1
+            batch = source.sample(self.config.batch_size)
+            outputs = (self._q(batch.obs, batch.actions),)
+            _, metrics, gradients = with_gradient(critic_loss, outputs, self._targets(batch), batch.weights)
+            self._critic_parameters.zero_grad()
+            backward(outputs, gradients)
+            self._critic_optimizer.step(learning_rate, 0.0)
+            source.update_priorities(batch, metrics.pop("td"))
+            if self._updates % self.config.policy_delay == 0:
+                metrics |= self._improve(batch, learning_rate)
+                polyak(self._target_actor_parameters.data, self._actor_parameters.data, self.config.tau)
+                polyak(self._target_critic_parameters.data, self._critic_parameters.data, self.config.tau)
+            rows.append(metrics)
+        return mean_metrics(rows) | {"train/learning_rate": learning_rate}
+
+    def _improve(self, batch: ReplayBatch, learning_rate: float) -> dict[str, Tensor]:
+        """One step of the actor."""
+        with frozen(self._q):
+            outputs = (self._q(batch.obs, self._pi(batch.obs)[0]),)
+            _, metrics, gradients = with_gradient(deterministic_actor_loss, outputs)
+            self._actor_parameters.zero_grad()
+            backward(outputs, gradients)
+        self._actor_optimizer.step(learning_rate, 0.0)
+        return metrics
+
+    @torch.no_grad()
+    def _targets(self, batch: ReplayBatch) -> Tensor:
+        """[B]: smoothed target actions, the smallest target critic."""
+        actions = self._target_pi(batch.next_obs)[0]
+        if self.config.target_policy_noise > 0:
+            noise = torch.from_numpy(self._smoothing.normal(tuple(actions.shape))).to(actions.device)
+            actions = smooth(actions, noise, self.config.target_policy_noise, self.config.target_noise_clip)
+        values = self._target_q(batch.next_obs, actions).min(dim=0).values
+        return q_target(batch.rewards, batch.discounts, batch.terminated, values)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly, besides the policy."""
+        return {
+            "random": self._random.state_dict(),
+            "smoothing": self._smoothing.state_dict(),
+            "noise": self._noise.state_dict(),
+            "actor_optimizer": self._actor_optimizer.state_dict(),
+            "critic_optimizer": self._critic_optimizer.state_dict(),
+            "target_actor": self._target_actor_parameters.data.clone(),
+            "target_critic": self._target_critic_parameters.data.clone(),
+            "updates": self._updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self._random.load_state_dict(state["random"])
+        self._smoothing.load_state_dict(state["smoothing"])
+        self._noise.load_state_dict(state["noise"])
+        self._actor_optimizer.load_state_dict(state["actor_optimizer"])
+        self._critic_optimizer.load_state_dict(state["critic_optimizer"])
+        self._target_actor_parameters.data.copy_(state["target_actor"])
+        self._target_critic_parameters.data.copy_(state["target_critic"])
+        self._updates = state["updates"]
+
+
+def smooth(actions: Tensor, noise: Tensor, std: float, clip: float) -> Tensor:
+    """Target policy smoothing: `clip(a + clip(std * noise, -clip, clip), -1, 1)`, per sample and dimension, [B, D]."""
+    return (actions + (std * noise).clamp(-clip, clip)).clamp(-1.0, 1.0)

@@ -1,0 +1,69 @@
+"""SAC's temperature: fixed, or learnt so that the policy keeps a target entropy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadyrl.configs import SACConfig
+from steadyrl.nn.flat import FlatParameters
+from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.optim import Adam
+
+
+def temperature_loss(
+    outputs: tuple[Tensor, ...], log_probs: Tensor, target_entropy: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """`-log_alpha * (log pi + H_target)`, the mean over log-probabilities [B] that carry no gradient."""
+    loss = -(outputs[0] * (log_probs + target_entropy)).mean()
+    return loss, {"train/ent_coef_loss": loss}
+
+
+class Temperature:
+    """The weight alpha of the entropy.
+
+    Args:
+        config: `ent_coef`, `target_entropy`.
+        target_entropy: What `auto` means.
+        device: Of the parameter.
+    """
+
+    def __init__(self, config: SACConfig, target_entropy: float, device: torch.device) -> None:
+        self.learnt = isinstance(config.ent_coef, str)
+        self.target_entropy = target_entropy if isinstance(config.target_entropy, str) else config.target_entropy
+        self._fixed = torch.tensor(config.initial_ent_coef, device=device)
+        if self.learnt:
+            self.log_alpha = nn.Parameter(torch.tensor([math.log(config.initial_ent_coef)], device=device))
+            self._flat = FlatParameters(nn.ParameterList([self.log_alpha]))
+            self._optimizer = Adam(self._flat)
+
+    def value(self) -> Tensor:
+        """alpha, a scalar without gradient."""
+        return self.log_alpha.detach().exp().squeeze(0) if self.learnt else self._fixed
+
+    def learn(self, log_probs: Tensor, learning_rate: float) -> dict[str, Tensor]:
+        """One step towards the target entropy, from log-probabilities [B] without gradient."""
+        if not self.learnt:
+            return {}
+        outputs = (self.log_alpha,)
+        _, metrics, gradients = with_gradient(temperature_loss, outputs, log_probs, self.target_entropy)
+        self._flat.zero_grad()
+        backward(outputs, gradients)
+        self._optimizer.step(learning_rate, 0.0)
+        return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly."""
+        if not self.learnt:
+            return {}
+        return {"log_alpha": self.log_alpha.detach().clone(), "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        if self.learnt:
+            with torch.no_grad():
+                self.log_alpha.copy_(state["log_alpha"])
+            self._optimizer.load_state_dict(state["optimizer"])

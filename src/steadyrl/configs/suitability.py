@@ -1,0 +1,65 @@
+"""Which actions an algorithm fits: the one place that says so, for training and for the environment checker."""
+
+from __future__ import annotations
+
+from steadyrl.configs import Config, DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig
+from steadyrl.errors import UserError
+from steadyrl.spaces import ActionSpec
+
+
+def check_suitable(algo: str, config: Config, action: ActionSpec) -> None:
+    """Raises UserError, with the cure, where the configuration does not fit the actions."""
+    if isinstance(config, OnPolicyConfig):
+        _check_on_policy(config, action)
+    else:
+        _check_off_policy(algo, config, action)
+
+
+def _check_on_policy(config: OnPolicyConfig, action: ActionSpec) -> None:
+    if config.use_sde and action.kind != "continuous":
+        raise _unsuitable(f"use_sde explores with continuous actions, but {_have(action)}.", "Leave use_sde out.")
+    if config.squash_output and (action.kind != "continuous" or not action.bounded.all()):
+        raise _unsuitable(
+            f"squash_output needs actions with finite bounds in every dimension, but {_have(action)}.",
+            "Leave squash_output out, or give the action space finite bounds.",
+        )
+
+
+def _check_off_policy(algo: str, config: OffPolicyConfig, action: ActionSpec) -> None:
+    name = algo.upper()
+    if isinstance(config, DQNConfig):
+        if action.kind != "discrete":
+            raise _unsuitable(
+                f"{name} chooses among single discrete actions, but {_have(action)}.",
+                "Use PPO or A2C, or SAC, TD3 or DDPG for bounded continuous actions.",
+            )
+        return
+    if isinstance(config, SACConfig) and action.kind == "discrete":
+        if config.use_sde or config.action_noise_type != "none":
+            raise _unsuitable(
+                f"use_sde and action_noise_type are for continuous actions, but {_have(action)}.", "Leave them out."
+            )
+        return
+    if action.kind != "continuous":
+        also = " (SAC also for a single discrete one)" if isinstance(config, SACConfig) else ""
+        raise _unsuitable(
+            f"{name} is for continuous actions{also}, but {_have(action)}.", "Use PPO or A2C, or DQN for Discrete."
+        )
+    if not action.bounded.all():
+        raise _unsuitable(
+            f"{name} scales actions to their bounds, but {_have(action)}.",
+            "Give the action space finite bounds (a Box with low and high in every dimension), or use PPO or A2C.",
+        )
+
+
+def _have(action: ActionSpec) -> str:
+    if action.kind != "continuous":
+        return f"the action space is {action.kind}"
+    if action.bounded.all():
+        return f"the action space is continuous, with {action.size} dimensions"
+    i = int((~action.bounded).argmax())
+    return f"dimension {i} of the action space is not bounded (low {action.low[i]:g}, high {action.high[i]:g})"
+
+
+def _unsuitable(message: str, remedy: str) -> UserError:
+    return UserError(message, remedy=remedy, code="unsuitable")

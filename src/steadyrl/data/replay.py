@@ -1,0 +1,288 @@
+"""What an off-policy algorithm learns from: a ring of the newest transitions, `[rows, N]`, allocated once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from steadyrl.data.arrays import Arrays, ArraySpec, Layout, State, bad_state, entry, in_memory, layout_bytes, on_disk
+from steadyrl.data.transitions import Bools, ReplayBatch, StepRows, TensorTree
+from steadyrl.errors import UserError
+from steadyrl.seeding import Stream
+from steadyrl.spaces import ActionSpec, Leaf, ObsSpec, ObsTree
+
+Int64 = npt.NDArray[np.int64]
+
+_REDRAWS = 8  # rounds of rejection before the legal transitions are listed
+
+
+class Replay:
+    """The newest transitions of N environments, with n-step returns made when they are sampled.
+
+    A transition has a number, `vector step * N + environment`, that no other one ever gets; it lies at its number
+    modulo the capacity. Rows that do not count are kept, marked, and never sampled.
+
+    n-step returns (Sutton and Barto 2018, chapter 7): a window ends with the first done step in it, before a row that
+    does not count, and at the newest row, and bootstraps with gamma^k of the k steps taken. A window that the newest
+    row cuts short is sampled all the same: a return over fewer steps is as true, and no small replay is ever left
+    without a sample. The same transition has its full window once the steps are there.
+
+    Observations and true successors are both stored, as given (raw), a leaf that the environment has as uint8 in uint8.
+    A store that keeps each image frame once can take the place of the arrays `obs/*` and `next_obs/*` behind `_leaf`,
+    the only method that reads them, and `add`, the only one that writes them.
+
+    Args:
+        capacity: Transitions in all; there is room for `capacity // num_envs` rows.
+        num_envs: N.
+        obs_spec: Leaves of the observation.
+        action_spec: Actions of the policy.
+        gamma: Discount factor.
+        n_step: Most steps in a window.
+        directory: Where the arrays live as files; None keeps them in memory.
+        reuse: Write over a replay's files that are in the directory. Their content comes back by `load_state_dict`.
+
+    Raises:
+        UserError: there is no room for one row, or the directory cannot be used.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        num_envs: int,
+        obs_spec: ObsSpec,
+        action_spec: ActionSpec,
+        *,
+        gamma: float,
+        n_step: int = 1,
+        directory: Path | None = None,
+        reuse: bool = False,
+    ) -> None:
+        self.num_envs = num_envs
+        self.rows = rows_of(capacity, num_envs)
+        self.capacity = self.rows * num_envs
+        self.gamma = gamma
+        self.n_step = n_step
+        self.obs_spec = obs_spec
+        layout = self.layout(self.rows, num_envs, obs_spec, action_spec)
+        self._arrays = in_memory(layout) if directory is None else on_disk(layout, directory, reuse=reuse)
+        self._flat: Arrays = {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
+        if reuse:
+            self._arrays["valid"][:] = False
+        self._powers = gamma ** np.arange(n_step + 1, dtype=np.float64)
+        self._written = 0  # vector steps ever added
+        self._count = 0
+
+    @classmethod
+    def layout(cls, rows: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> Layout:
+        """The arrays, all [rows, N, ...]."""
+        lead = (rows, num_envs)
+        width = () if action_spec.kind == "discrete" else (action_spec.size,)
+        room = {leaf.path: ArraySpec((*lead, *leaf.stored_shape), _kept_dtype(leaf)) for leaf in obs_spec.leaves}
+        return {
+            **{f"obs/{path}": spec for path, spec in room.items()},
+            **{f"next_obs/{path}": spec for path, spec in room.items()},
+            "actions": ArraySpec((*lead, *width), action_spec.stored_dtype),
+            "rewards": ArraySpec(lead, np.float32),
+            "terminated": ArraySpec(lead, np.bool_),
+            "truncated": ArraySpec(lead, np.bool_),
+            "valid": ArraySpec(lead, np.bool_),
+        }
+
+    @classmethod
+    def bytes_for(cls, capacity: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
+        """Bytes that such a replay takes once it is full."""
+        return layout_bytes(cls.layout(capacity // num_envs, num_envs, obs_spec, action_spec))
+
+    def __len__(self) -> int:
+        """Transitions that count."""
+        return self._count
+
+    def add(self, obs: ObsTree, actions: npt.NDArray[Any], step: StepRows, valid: Bools) -> None:
+        """Store one vector step; everything is copied.
+
+        Args:
+            obs: What was acted on, leaves [N, ...].
+            actions: The policy's actions, before the map to the environment's, [N, size] or [N].
+            step: What came of them.
+            valid: Rows that count, [N].
+
+        Raises:
+            ValueError: an array has another shape.
+        """
+        row = self._written % self.rows
+        parts = {
+            **{f"obs/{path}": leaf for path, leaf in obs.items()},
+            **{f"next_obs/{path}": leaf for path, leaf in step.final_obs.items()},
+            "actions": actions,
+            "rewards": step.rewards,
+            "terminated": step.terminated,
+            "truncated": step.truncated,
+            "valid": valid,
+        }
+        for name, part in parts.items():
+            if part.shape != self._arrays[name].shape[1:]:
+                raise ValueError(f"{name} has shape {part.shape}, not {self._arrays[name].shape[1:]}")
+        self._count += int(valid.sum()) - int(self._arrays["valid"][row].sum())
+        for name, part in parts.items():
+            self._arrays[name][row] = part
+        self._written += 1
+
+    def sample(self, batch_size: int, stream: Stream) -> ReplayBatch:
+        """Transitions drawn uniformly and independently (so also more than there are), [batch_size].
+
+        Raises:
+            UserError: there is none.
+        """
+        return self._batch(self._draw(batch_size, stream))
+
+    def indices(self) -> Int64:
+        """Numbers of all transitions that can be sampled, ascending."""
+        stored = np.arange(self._oldest, self._next)
+        return stored[self._eligible(stored)]
+
+    def gather(self, index: Int64) -> ReplayBatch:
+        """The transitions of these numbers, [B].
+
+        Raises:
+            IndexError: one of them cannot be sampled: overwritten, not yet written, or a row that does not count.
+        """
+        if not (self._stored(index) & self._eligible(index)).all():
+            raise IndexError("a transition that is not in the replay was asked for")
+        return self._batch(index)
+
+    def state_dict(self, *, copy: bool = True) -> State:
+        """Everything needed to go on exactly: arrays of the rows written, and the vector steps ever added.
+
+        Args:
+            copy: False gives views of the replay's own memory, to be written out before the next `add`.
+        """
+        filled = min(self._written, self.rows)
+        used = {name: array[:filled] for name, array in self._arrays.items()}
+        return {**{name: array.copy() if copy else array for name, array in used.items()}, "written": self._written}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from what `state_dict` gave.
+
+        Raises:
+            UserError: it is not the state of a replay of this size and these spaces; nothing is changed.
+        """
+        written = state.get("written")
+        if type(written) is not int or written < 0:
+            raise bad_state("written", f"{written!r}, not a count")
+        filled = min(written, self.rows)
+        parts = {
+            name: entry(state, name, (filled, *array.shape[1:]), array.dtype) for name, array in self._arrays.items()
+        }
+        self._arrays["valid"][:] = False
+        for name, part in parts.items():
+            self._arrays[name][:filled] = part
+        self._written = written
+        self._count = int(self._arrays["valid"].sum())
+
+    @property
+    def _next(self) -> int:
+        """Number of the next vector step's first transition."""
+        return self._written * self.num_envs
+
+    @property
+    def _oldest(self) -> int:
+        """Number of the oldest row's first transition."""
+        return max(self._next - self.capacity, 0)
+
+    def _stored(self, index: Int64) -> Bools:
+        return (index >= self._oldest) & (index < self._next)
+
+    def _eligible(self, index: Int64) -> Bools:
+        """Which of these stored transitions may be sampled, [B]."""
+        return np.asarray(self._flat["valid"][index % self.capacity])
+
+    def _draw(self, batch_size: int, stream: Stream) -> Int64:
+        """Numbers of transitions, by rejection: nearly every row counts."""
+        oldest, end = self._oldest, self._next
+        if self._count == 0:
+            raise self._nothing_there()
+        index = stream.integers(oldest, end, (batch_size,))
+        wrong = np.flatnonzero(~self._eligible(index))
+        for _ in range(_REDRAWS):
+            if len(wrong) == 0:
+                return index
+            index[wrong] = stream.integers(oldest, end, (len(wrong),))
+            wrong = wrong[~self._eligible(index[wrong])]
+        legal = self.indices()
+        if len(legal) == 0:
+            raise self._nothing_there()
+        index[wrong] = legal[stream.integers(0, len(legal), (len(wrong),))]
+        return index
+
+    def _nothing_there(self) -> UserError:
+        return UserError(
+            "The replay holds no transition to learn from yet.",
+            remedy="Collect steps first: set learning_starts (--learning-starts) to at least 1.",
+            code="empty-replay",
+        )
+
+    def _batch(self, index: Int64) -> ReplayBatch:
+        """The transitions of legal numbers, with their windows."""
+        slot = index % self.capacity
+        rewards, last, discounts = self._windows(index, slot)
+        return ReplayBatch(
+            self._obs("obs", slot),
+            torch.from_numpy(self._flat["actions"].take(slot, axis=0)),
+            torch.from_numpy(rewards),
+            self._obs("next_obs", last),
+            torch.from_numpy(self._flat["terminated"].take(last)),
+            torch.from_numpy(discounts),
+            torch.ones(len(index)),
+            torch.from_numpy(index),
+        )
+
+    def _windows(self, index: Int64, slot: Int64) -> tuple[npt.NDArray[np.float32], Int64, npt.NDArray[np.float32]]:
+        """Discounted rewards, place of the last step and discount of its successor for each window, [B]."""
+        if self.n_step == 1:
+            return self._flat["rewards"].take(slot), slot, np.full(len(slot), self.gamma, dtype=np.float32)
+        steps = index[:, None] + self.num_envs * np.arange(self.n_step)  # [B, n], steps of the same environment
+        slots = steps % self.capacity
+        done = self._flat["terminated"][slots] | self._flat["truncated"][slots]
+        taken = self._flat["valid"][slots] & (steps < self._next)
+        taken[:, 1:] &= ~done[:, :-1]
+        taken = np.logical_and.accumulate(taken, axis=1)
+        count = taken.sum(axis=1)
+        rewards = (np.where(taken, self._flat["rewards"][slots], 0.0) * self._powers[:-1]).sum(axis=1)
+        last = slots[np.arange(len(index)), count - 1]
+        return rewards.astype(np.float32), last, self._powers[count].astype(np.float32)
+
+    def _obs(self, which: str, slot: Int64) -> TensorTree:
+        """Stored observations (`obs` or `next_obs`) as the policy takes them, leaves [B, ...]."""
+        return {leaf.path: torch.from_numpy(self._leaf(which, leaf, slot)) for leaf in self.obs_spec.leaves}
+
+    def _leaf(self, which: str, leaf: Leaf, slot: Int64) -> npt.NDArray[Any]:
+        """One leaf of them, [B, ...], a copy."""
+        return self._flat[f"{which}/{leaf.path}"].take(slot, axis=0).astype(leaf.stored_dtype, copy=False)
+
+
+def rows_of(capacity: int, num_envs: int) -> int:
+    """Vector steps that fit.
+
+    Raises:
+        UserError: not one does.
+    """
+    if capacity < num_envs:
+        raise UserError(
+            f"buffer_size {capacity} has no room for one step of num_envs = {num_envs} environments.",
+            remedy=f"Raise buffer_size (--buffer-size) to at least {num_envs}.",
+            code="bad-value",
+        )
+    return capacity // num_envs
+
+
+def uniforms(stream: Stream, n: int) -> npt.NDArray[np.float64]:
+    """Uniform numbers in [0, 1), [n], with all 53 bits: float32's 24 would miss entries of a large replay."""
+    return stream.integers(0, 2**53, (n,)).astype(np.float64) * 2.0**-53
+
+
+def _kept_dtype(leaf: Leaf) -> type[np.generic]:
+    return np.uint8 if leaf.dtype == "uint8" and not leaf.nvec else leaf.stored_dtype

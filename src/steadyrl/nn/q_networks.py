@@ -1,0 +1,193 @@
+"""Networks of the off-policy algorithms: action values of discrete and of continuous actions, and actors.
+
+Weights are zero until `initialise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from steadyrl.nn.distributions import LOG_STD_MAX, LOG_STD_MIN, Params
+from steadyrl.nn.heads import SDEHead
+from steadyrl.nn.init import blank_linear, init_default, linear_layers
+from steadyrl.nn.networks import ACTIVATIONS, Encoder, Obs, mlp
+from steadyrl.seeding import Stream
+from steadyrl.spaces import ObsSpec
+
+
+class QNetwork(nn.Module):
+    """Q(s, .) of every discrete action, each as `outputs` numbers (1, or the atoms of a return distribution).
+
+    Args:
+        obs_spec: The observation space.
+        n_actions: A.
+        hidden: Hidden widths.
+        activation_fn: A key of `ACTIVATIONS`.
+        outputs: K numbers for each action.
+        dueling: Value and advantages have heads of their own (arXiv:1511.06581).
+    """
+
+    def __init__(
+        self,
+        obs_spec: ObsSpec,
+        n_actions: int,
+        hidden: Sequence[int],
+        activation_fn: str,
+        *,
+        outputs: int = 1,
+        dueling: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder = Encoder(obs_spec)
+        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
+        width = hidden[-1] if hidden else self.encoder.features
+        self.advantage_head = blank_linear(width, n_actions * outputs)
+        self.value_head = blank_linear(width, outputs) if dueling else None
+        self._shape = (n_actions, outputs)
+
+    def initialise(self, stream: Stream) -> None:
+        """Fill every weight as torch's `nn.Linear` does, from the stream."""
+        init_default(linear_layers(self), stream)
+
+    def forward(self, obs: Obs) -> Tensor:
+        """[B, A, K]."""
+        hidden = self.trunk(self.encoder(obs))
+        advantages: Tensor = self.advantage_head(hidden).unflatten(-1, self._shape)
+        if self.value_head is None:
+            return advantages
+        values: Tensor = self.value_head(hidden).unsqueeze(1)
+        return values + advantages - advantages.mean(dim=1, keepdim=True)
+
+
+class DiscreteQ(nn.Module):
+    """A `QNetwork` with the meaning of its numbers.
+
+    Args:
+        q: The network.
+        head: `mean`, `c51` (K logits over `support`) or `quantile` (K quantiles).
+        support: Returns of C51's atoms, [K]; None for the others.
+    """
+
+    def __init__(self, q: QNetwork, head: str, support: Tensor | None) -> None:
+        super().__init__()
+        self.q = q
+        self.head = head
+        self.register_buffer("support", support, persistent=False)
+
+    def initialise(self, stream: Stream) -> None:
+        """Fill every weight from the stream."""
+        self.q.initialise(stream)
+
+    def forward(self, obs: Obs) -> Tensor:
+        """What the loss takes: [B, A, K]."""
+        outputs: Tensor = self.q(obs)
+        return outputs
+
+    def means(self, outputs: Tensor) -> Tensor:
+        """Expected returns [B, A] of `forward`'s outputs."""
+        if self.head == "c51":
+            assert isinstance(self.support, Tensor)
+            return outputs.softmax(dim=-1) @ self.support
+        return outputs.mean(dim=-1)
+
+    def actor(self, obs: Obs) -> Params:
+        """Expected returns of all actions, ([B, A],)."""
+        return (self.means(self(obs)),)
+
+    def critic(self, obs: Obs) -> Tensor:
+        """max_a Q(s, a), [B]."""
+        return self.means(self(obs)).max(dim=-1).values
+
+
+class ContinuousCritics(nn.Module):
+    """n different critics Q_i(s, a) of continuous actions in [-1, 1] space."""
+
+    def __init__(
+        self, obs_spec: ObsSpec, action_size: int, hidden: Sequence[int], activation_fn: str, n_critics: int
+    ) -> None:
+        super().__init__()
+        self.encoder = Encoder(obs_spec)
+        width_in = self.encoder.features + action_size
+        width_out = hidden[-1] if hidden else width_in
+        self.critics = nn.ModuleList(
+            nn.Sequential(mlp(width_in, hidden, ACTIVATIONS[activation_fn]), blank_linear(width_out, 1))
+            for _ in range(n_critics)
+        )
+
+    def initialise(self, stream: Stream) -> None:
+        """Fill every weight as torch's `nn.Linear` does, from the stream."""
+        init_default(linear_layers(self), stream)
+
+    def forward(self, obs: Obs, actions: Tensor) -> Tensor:
+        """[n, B] for actions [B, D]."""
+        inputs = torch.cat([self.encoder(obs), actions], dim=-1)
+        return torch.stack([critic(inputs).squeeze(-1) for critic in self.critics])
+
+
+class DeterministicActor(nn.Module):
+    """mu(s) in [-1, 1], through tanh."""
+
+    def __init__(self, obs_spec: ObsSpec, action_size: int, hidden: Sequence[int], activation_fn: str) -> None:
+        super().__init__()
+        self.encoder = Encoder(obs_spec)
+        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
+        self.head = blank_linear(hidden[-1] if hidden else self.encoder.features, action_size)
+
+    def initialise(self, stream: Stream) -> None:
+        """Fill every weight as torch's `nn.Linear` does, from the stream."""
+        init_default(linear_layers(self), stream)
+
+    def forward(self, obs: Obs) -> Params:
+        """Actions ([B, D],)."""
+        return (torch.tanh(self.head(self.trunk(self.encoder(obs)))),)
+
+
+class SDEActor(nn.Module):
+    """Mean, features and log standard deviations of state-dependent exploration (arXiv:2005.05719)."""
+
+    def __init__(
+        self,
+        obs_spec: ObsSpec,
+        action_size: int,
+        hidden: Sequence[int],
+        activation_fn: str,
+        log_std_init: float,
+    ) -> None:
+        super().__init__()
+        self.encoder = Encoder(obs_spec)
+        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
+        self.latent_dim = hidden[-1] if hidden else self.encoder.features
+        self.head = SDEHead(self.latent_dim, action_size, log_std_init)
+
+    def initialise(self, stream: Stream) -> None:
+        """Fill every weight as torch's `nn.Linear` does, from the stream."""
+        init_default(linear_layers(self), stream)
+
+    def forward(self, obs: Obs) -> Params:
+        """Means [B, D], features [B, L], log standard deviations [L, D]."""
+        params: Params = self.head(self.trunk(self.encoder(obs)))
+        return params
+
+
+class GaussianActor(nn.Module):
+    """Mean and log standard deviation of a Gaussian, both from the observation; the latter bounded."""
+
+    def __init__(self, obs_spec: ObsSpec, action_size: int, hidden: Sequence[int], activation_fn: str) -> None:
+        super().__init__()
+        self.encoder = Encoder(obs_spec)
+        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
+        self.latent_dim = hidden[-1] if hidden else self.encoder.features
+        self.mean = blank_linear(self.latent_dim, action_size)
+        self.log_std = blank_linear(self.latent_dim, action_size)
+
+    def initialise(self, stream: Stream) -> None:
+        """Fill every weight as torch's `nn.Linear` does, from the stream."""
+        init_default(linear_layers(self), stream)
+
+    def forward(self, obs: Obs) -> Params:
+        """Means and log standard deviations, ([B, D], [B, D])."""
+        hidden = self.trunk(self.encoder(obs))
+        return self.mean(hidden), self.log_std(hidden).clamp(LOG_STD_MIN, LOG_STD_MAX)

@@ -1,0 +1,148 @@
+"""From a configuration to its policy and its training loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from steadyrl.algorithms import make_off_policy, make_on_policy
+from steadyrl.configs import Config, DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig, TD3Config
+from steadyrl.data.prioritised import PrioritisedReplay
+from steadyrl.data.replay import Replay
+from steadyrl.envs.types import EpisodeRecord, VecEnv
+from steadyrl.nn.build import Architecture
+from steadyrl.nn.networks import ActorCritic
+from steadyrl.nn.normalizer import ObsNormalizer
+from steadyrl.nn.policy import Policy
+from steadyrl.seeding import Seeds
+from steadyrl.training.off_policy import OffPolicyLoop
+from steadyrl.training.on_policy import OnPolicyLoop
+from steadyrl.training.phases import Phases
+from steadyrl.training.setup import Setup
+from steadyrl.training.stepping import Counters
+
+
+class Loop(Protocol):
+    """What a session drives."""
+
+    venv: VecEnv
+    policy: Policy
+    counters: Counters
+    episodes: deque[EpisodeRecord]
+    phases: Phases
+
+    def step(self, remaining: int, total: int) -> list[EpisodeRecord]:
+        """One vector step, of which at most `remaining` transitions count; returns the episodes that ended."""
+        ...
+
+    def ready(self, total: int) -> bool:
+        """Whether an update is due."""
+        ...
+
+    def learn(self, total: int) -> dict[str, Tensor | float]:
+        """One update; returns its metrics."""
+        ...
+
+    def row_due(self, before: int) -> bool:
+        """Whether a row of metrics is due, now that the step count has gone on from `before`."""
+        ...
+
+
+def new_policy(setup: Setup, seeds: Seeds, device: torch.device) -> Policy:
+    """The policy of a setup with its initial weights."""
+    config = setup.resolved.config
+    normalizer = ObsNormalizer(setup.obs_spec) if config.normalize_obs else None
+    policy = Policy(setup.obs_spec, setup.action_spec, architecture_of(config), normalizer, device)
+    stream = seeds.stream("algo", "weights")
+    if isinstance(policy.net, ActorCritic):
+        assert isinstance(config, OnPolicyConfig)
+        policy.net.initialise(stream, ortho=config.ortho_init)
+    else:
+        policy.net.initialise(stream)
+    return policy
+
+
+def architecture_of(config: Config) -> Architecture:
+    """What makes the network of this configuration."""
+    if isinstance(config, OnPolicyConfig):
+        return Architecture(
+            _layers(config.net_arch, ("pi", "vf")),
+            config.activation_fn,
+            config.log_std_init,
+            config.squash_output,
+            config.use_sde,
+        )
+    layers = _layers(config.net_arch, config.networks)
+    if isinstance(config, DQNConfig):
+        return Architecture(
+            layers,
+            config.activation_fn,
+            family="dqn",
+            dueling=config.dueling,
+            head=config.head,
+            outputs={"mean": 1, "c51": config.n_atoms, "quantile": config.n_quantiles}[config.head],
+            v_min=config.v_min,
+            v_max=config.v_max,
+            epsilon=config.exploration_final_eps,
+        )
+    if isinstance(config, SACConfig):
+        return Architecture(
+            layers,
+            config.activation_fn,
+            config.log_std_init,
+            use_sde=config.use_sde,
+            family="sac",
+            n_critics=config.n_critics,
+        )
+    assert isinstance(config, TD3Config)
+    return Architecture(layers, config.activation_fn, family="td3", n_critics=config.n_critics)
+
+
+def _layers(
+    arch: tuple[int, ...] | dict[str, tuple[int, ...]], networks: tuple[str, ...]
+) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(arch[name] if isinstance(arch, dict) else arch) for name in networks}
+
+
+def make_loop(config: Config, policy: Policy, seeds: Seeds, venv: VecEnv) -> Loop:
+    """The training loop of this configuration around a policy and its environments."""
+    env_seeds = seeds.env_seeds(venv.num_envs)
+    if isinstance(config, OnPolicyConfig):
+        return OnPolicyLoop(config, make_on_policy(config, policy, seeds), venv, env_seeds)
+    return OffPolicyLoop(
+        config,
+        make_off_policy(config, policy, seeds),
+        venv,
+        env_seeds,
+        _replay(config, policy, venv),
+        seeds.stream("algo", "minibatches"),
+        config.prioritized_beta if isinstance(config, DQNConfig) else 1.0,
+    )
+
+
+def _replay(config: OffPolicyConfig, policy: Policy, venv: VecEnv) -> Replay:
+    directory = None if config.replay_dir is None else Path(config.replay_dir)
+    if isinstance(config, DQNConfig) and config.prioritized:
+        return PrioritisedReplay(
+            config.buffer_size,
+            venv.num_envs,
+            policy.obs_spec,
+            policy.action_spec,
+            gamma=config.gamma,
+            n_step=config.n_step,
+            directory=directory,
+            alpha=config.prioritized_alpha,
+        )
+    return Replay(
+        config.buffer_size,
+        venv.num_envs,
+        policy.obs_spec,
+        policy.action_spec,
+        gamma=config.gamma,
+        n_step=config.n_step,
+        directory=directory,
+    )

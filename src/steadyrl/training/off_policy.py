@@ -1,0 +1,120 @@
+"""The off-policy loop: step the environments, keep what happened, train from a replay buffer."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from steadyrl.algorithms.off_policy import OffPolicyAlgorithm
+from steadyrl.configs import OffPolicyConfig, Schedule, value_at
+from steadyrl.data.prioritised import PrioritisedReplay
+from steadyrl.data.replay import Replay
+from steadyrl.data.transitions import ReplayBatch, TensorTree
+from steadyrl.envs.types import EpisodeRecord, VecEnv
+from steadyrl.seeding import Stream
+from steadyrl.training.stepping import Stepper, passed
+
+
+class OffPolicyLoop:
+    """Everything that goes on from one vector step to the next.
+
+    Args:
+        config: Frequencies and sizes.
+        algorithm: Acts and learns.
+        venv: The training environments.
+        env_seeds: Seed of each environment's first episode, [N].
+        replay: Keeps raw transitions; they are normalised when they are used.
+        sampling: Chooses minibatches.
+        beta: Exponent of the importance weights of a prioritised replay.
+    """
+
+    def __init__(
+        self,
+        config: OffPolicyConfig,
+        algorithm: OffPolicyAlgorithm,
+        venv: VecEnv,
+        env_seeds: list[int],
+        replay: Replay,
+        sampling: Stream,
+        beta: Schedule,
+    ) -> None:
+        self.config = config
+        self.algorithm = algorithm
+        self.policy = algorithm.policy
+        self.venv = venv
+        self.replay = replay
+        self._stepper = Stepper(venv, env_seeds, self.policy)
+        self.counters, self.episodes, self.phases = (
+            self._stepper.counters,
+            self._stepper.episodes,
+            self._stepper.phases,
+        )
+        self._sampling = sampling
+        self._beta = beta
+        self._due = 0  # gradient steps
+        self._period_start = 0
+        self._progress = 0.0
+
+    def step(self, remaining: int, total: int) -> list[EpisodeRecord]:
+        """One vector step, of which at most `remaining` transitions count; returns the episodes that ended.
+
+        Schedules run over `total` environment steps; rows beyond `remaining` are stepped and thrown away.
+        """
+        raw = self._stepper.obs
+        before = self.counters.timesteps
+        self._progress = before / total
+        with self.phases("act"):
+            valid = self._stepper.look(remaining)
+            actions = self.algorithm.act(self.policy.normalise(raw), before, self._progress)
+            env_actions = self.policy.action_spec.to_env(actions)
+        step, ended = self._stepper.step(env_actions, valid)
+        with self.phases("act"):
+            self.replay.add(raw, actions, step, valid)
+            self.algorithm.ended(step.terminated | step.truncated)
+        self._count_periods(before, last=self.counters.timesteps == total)
+        return ended
+
+    def _count_periods(self, before: int, *, last: bool) -> None:
+        """Gradient steps that fall due: of each period that ended, and of an unfinished one at the declared total."""
+        now = self.counters.timesteps
+        periods = passed(self.config.train_freq, before, now)
+        if periods == 0 and last and now > self._period_start:
+            periods = 1
+        if periods > 0:
+            taken, self._period_start = now - self._period_start, now
+            if now > self.config.learning_starts:
+                per_period = self.config.gradient_steps
+                self._due += taken if per_period == -1 else periods * per_period
+
+    def ready(self, total: int) -> bool:
+        """Whether gradient steps are due, and there is something to take them from."""
+        return self._due > 0 and len(self.replay) > 0
+
+    def row_due(self, before: int) -> bool:
+        """Whether a row of metrics is due, now that the step count has gone on from `before`."""
+        return passed(self.config.log_interval, before, self.counters.timesteps) > 0
+
+    def learn(self, total: int) -> dict[str, Tensor | float]:
+        """The gradient steps that are due."""
+        with self.phases("learn"):
+            steps, self._due = self._due, 0
+            metrics = self.algorithm.learn(self, steps, self.counters.timesteps, self._progress)
+            self.counters.updates += steps
+        return metrics
+
+    def sample(self, batch_size: int) -> ReplayBatch:
+        """B transitions, normalised, on the policy's device."""
+        if isinstance(self.replay, PrioritisedReplay):
+            batch = self.replay.sample(batch_size, self._sampling, value_at(self._beta, self._progress))
+        else:
+            batch = self.replay.sample(batch_size, self._sampling)
+        if self.policy.normalizer is not None:
+            batch = batch._replace(obs=self._normalised(batch.obs), next_obs=self._normalised(batch.next_obs))
+        return batch if self.policy.device.type == "cpu" else batch.to(self.policy.device)
+
+    def update_priorities(self, batch: ReplayBatch, td_errors: Tensor) -> None:
+        """Hand back the magnitudes of the TD errors, [B]."""
+        if isinstance(self.replay, PrioritisedReplay):
+            self.replay.update_priorities(batch.index, td_errors.cpu())
+
+    def _normalised(self, obs: TensorTree) -> TensorTree:
+        return self.policy.tensors(self.policy.normalise({path: leaf.numpy() for path, leaf in obs.items()}))

@@ -1,0 +1,87 @@
+"""Stepping the training environments and counting exactly: what both loops do at each vector step."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from steadyrl.envs.types import BoolArray, EpisodeRecord, Step, VecEnv
+from steadyrl.nn.policy import Policy
+from steadyrl.spaces import ObsTree
+from steadyrl.training.phases import Phases
+
+WINDOW = 100  # episodes that rollout/ep_rew_mean looks back on
+
+
+@dataclass
+class Counters:
+    """Where the training stands, in the library's own step axis."""
+
+    timesteps: int = 0
+    updates: int = 0
+
+
+class Stepper:
+    """The training environments, the observations to act on, the counts.
+
+    Args:
+        venv: The training environments.
+        env_seeds: Seed of each environment's first episode, [N].
+        policy: Whose normaliser learns from the observations acted on.
+    """
+
+    def __init__(self, venv: VecEnv, env_seeds: list[int], policy: Policy) -> None:
+        self.venv = venv
+        self.counters = Counters()
+        self.episodes: deque[EpisodeRecord] = deque(maxlen=WINDOW)
+        self.phases = Phases()
+        self._policy = policy
+        self._env_seeds = env_seeds
+        self._obs: ObsTree | None = None
+
+    @property
+    def obs(self) -> ObsTree:
+        """Raw observations to act on, leaves [N, ...]; the first call resets the environments."""
+        if self._obs is None:
+            with self.phases("env"):
+                self._obs = self.venv.reset(self._env_seeds)
+        return self._obs
+
+    def look(self, remaining: int) -> BoolArray:
+        """Which rows of the next step count, at most `remaining` of them, [N]; the normaliser takes those in.
+
+        Rows beyond `remaining` are stepped and thrown away, those of the highest index first.
+        """
+        obs = self.obs
+        valid = within(self.venv.live, remaining)
+        if self._policy.normalizer is not None:
+            self._policy.normalizer.update(obs, valid)
+        return valid
+
+    def step(self, actions: npt.NDArray[Any], valid: BoolArray) -> tuple[Step, list[EpisodeRecord]]:
+        """Step with the environments' own actions; returns the step and the episodes that ended in rows that count."""
+        with self.phases("env"):
+            step = self.venv.step(actions)
+        self._obs = step.obs
+        self.counters.timesteps += int(valid.sum())
+        ended = [episode for episode in step.episodes if valid[episode.env_index]]
+        self.episodes.extend(ended)
+        return step, ended
+
+
+def within(live: BoolArray, remaining: int) -> BoolArray:
+    """Rows that count: the live ones, without the highest-index ones beyond `remaining`."""
+    valid = live.copy()
+    extra = int(live.sum()) - remaining
+    if extra > 0:
+        valid[np.flatnonzero(live)[-extra:]] = False
+    return valid
+
+
+def passed(every: int, before: int, now: int) -> int:
+    """How many multiples of `every` lie in (before, now]; none for `every` 0."""
+    return now // every - before // every if every > 0 else 0
