@@ -23,7 +23,7 @@ from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.policy import Architecture, Policy
 from steadyrl.seeding import Seeds
 from steadyrl.training.events import Listener, Notice
-from steadyrl.training.files import write_atomic
+from steadyrl.training.files import jsonable, write_atomic
 from steadyrl.training.learning import Learning
 from steadyrl.training.on_policy import OnPolicyLoop
 from steadyrl.training.plan import make_folder
@@ -238,7 +238,7 @@ class Agent:
             settings = self.setup.settings
             about |= {
                 "env": settings.env,
-                "env_kwargs": dict(settings.env_kwargs),
+                "env_kwargs": jsonable(dict(settings.env_kwargs)),
                 "max_episode_steps": settings.max_episode_steps,
                 "seed": settings.seed,
             }
