@@ -19,7 +19,7 @@ from torch import nn
 from steadyrl.bundle import read_bundle
 from steadyrl.errors import UserError
 from steadyrl.nn import networks
-from steadyrl.nn.init import blank_linear
+from steadyrl.nn.init import BlankLinear
 from support.bundles import ABOUT, members, packed, why_refused
 from support.policies import CPU
 
@@ -173,9 +173,9 @@ def test_a_description_of_another_policy(name: str, tmp_path: Path, monkeypatch:
 
     def build(width_in: int, width_out: int) -> nn.Linear:
         made.append(width_in * width_out)
-        return blank_linear(width_in, width_out)
+        return BlankLinear(width_in, width_out)
 
-    monkeypatch.setattr(networks, "blank_linear", build)
+    monkeypatch.setattr(networks, "BlankLinear", build)
     why_refused(packed(header), tmp_path)
     assert sum(made) < 100
 

@@ -118,7 +118,9 @@ def test_the_state_brings_everything_back() -> None:
     assert codes(found) == codes(expected) == [0, 1, 2, 10, 12, 20, 21, 22]
     assert torch.equal(found.advantages, expected.advantages)
     assert all(len(tensor) == 2 for tensor in state.values())
-    assert state["rewards"].tolist() == [[300, 301, 302], [310, 311, 312]]  # a copy: the third step is not in it
+    target.clear()
+    add(target, 7)
+    assert state["rewards"].tolist() == [[300, 301, 302], [310, 311, 312]]  # a copy, which later steps do not reach
 
 
 def test_an_empty_state() -> None:

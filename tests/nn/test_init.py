@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from steadyrl.nn.init import blank_linear, init_default, init_orthogonal, linear_layers, orthogonal
+from steadyrl.nn.init import BlankLinear, init_default, init_orthogonal, linear_layers, orthogonal
 from steadyrl.seeding import Stream
 
 
@@ -47,7 +47,7 @@ def test_init_orthogonal_sets_gain_and_biases() -> None:
 
 
 def test_init_default_is_torchs_distribution() -> None:
-    layer, reference = blank_linear(100, 400), nn.Linear(100, 400)
+    layer, reference = BlankLinear(100, 400), nn.Linear(100, 400)
     init_default([layer], Stream(0, "weights"))
     for ours, theirs in ((layer.weight, reference.weight), (layer.bias, reference.bias)):
         n = ours.numel()
@@ -60,7 +60,7 @@ def test_init_default_is_torchs_distribution() -> None:
 
 def test_weights_follow_the_stream_and_leave_torchs_generator_alone() -> None:
     state = torch.random.get_rng_state()
-    layers = [blank_linear(4, 4) for _ in range(3)]
+    layers = [BlankLinear(4, 4) for _ in range(3)]
     assert all(layer.weight.eq(0).all() and layer.bias.eq(0).all() for layer in layers)
     for layer, seed in zip(layers, (0, 0, 1), strict=True):
         init_orthogonal([layer], 1.0, Stream(seed, "weights"))

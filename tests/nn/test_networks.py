@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from steadyrl.errors import UserError
 from steadyrl.nn.distributions import make_distribution
+from steadyrl.nn.init import BlankLinear
 from steadyrl.nn.networks import ACTIVATIONS, ActorCritic, Encoder, NetArch, mlp, policy_latent_dim
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec
@@ -82,7 +83,7 @@ def test_dictionaries_are_concatenated_in_order() -> None:
 
 def test_mlp_layout() -> None:
     net = mlp(4, (8, 6), nn.ReLU)
-    assert [type(layer) for layer in net] == [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU]
+    assert [type(layer) for layer in net] == [BlankLinear, nn.ReLU, BlankLinear, nn.ReLU]
     assert [tuple(p.shape) for p in net.parameters()] == [(8, 4), (8,), (6, 8), (6,)]
     obs = torch.ones(2, 4)
     assert mlp(4, (), nn.Tanh)(obs) is obs

@@ -173,3 +173,12 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(RunFailedError, match="cannot be written"):
         save_checkpoint(tmp_path / "file", 1, bundle())
+
+
+def test_a_damaged_checkpoint_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path / "final", step, bundle(step))
+    (tmp_path / "final" / "step_2" / POLICY).write_bytes(b"damaged")
+    told: list[str] = []
+    assert find_checkpoint(tmp_path, "final", told.append).parent.name == "step_1"
+    assert told == [f"The checkpoint {tmp_path / 'final' / 'step_2'} is damaged, so it is passed over."]

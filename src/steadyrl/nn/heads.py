@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from steadyrl.nn.distributions import Distribution, Params
-from steadyrl.nn.init import blank_linear
+from steadyrl.nn.init import BlankLinear
 from steadyrl.spaces import ActionSpec
 
 
@@ -15,7 +15,7 @@ class DiscreteHead(nn.Module):
 
     def __init__(self, latent_dim: int, width: int) -> None:
         super().__init__()
-        self.logits = blank_linear(latent_dim, width)
+        self.logits = BlankLinear(latent_dim, width)
 
     def forward(self, latent: Tensor) -> Params:
         """(logits [B, width],)."""
@@ -27,7 +27,7 @@ class GaussianHead(nn.Module):
 
     def __init__(self, latent_dim: int, size: int, log_std_init: float) -> None:
         super().__init__()
-        self.mean = blank_linear(latent_dim, size)
+        self.mean = BlankLinear(latent_dim, size)
         self.log_std = nn.Parameter(torch.full((size,), log_std_init))
 
     def forward(self, latent: Tensor) -> Params:
@@ -43,7 +43,7 @@ class SDEHead(nn.Module):
 
     def __init__(self, latent_dim: int, size: int, log_std_init: float) -> None:
         super().__init__()
-        self.mean = blank_linear(latent_dim, size)
+        self.mean = BlankLinear(latent_dim, size)
         self.log_std = nn.Parameter(torch.full((latent_dim, size), log_std_init))
 
     def forward(self, latent: Tensor) -> Params:

@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from steadyrl.seeding import Stream
 
 
-def blank_linear(in_features: int, out_features: int) -> nn.Linear:
-    """A linear layer of zeros on the default device, made without a draw from torch's global generator."""
-    layer = nn.Linear(in_features, out_features, device="meta").to_empty(device=torch.get_default_device())
-    with torch.no_grad():
-        layer.weight.zero_()
-        layer.bias.zero_()
-    return layer
+class BlankLinear(nn.Linear):
+    """A linear layer of zeros: nothing is drawn from torch's global generator."""
+
+    def reset_parameters(self) -> None:
+        """Called by torch where it would draw initial weights."""
+        with torch.no_grad():
+            self.weight.zero_()
+            self.bias.zero_()
 
 
 def linear_layers(module: nn.Module) -> list[nn.Linear]:

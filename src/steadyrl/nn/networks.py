@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from steadyrl.errors import UserError, nearest
 from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.heads import make_head
-from steadyrl.nn.init import blank_linear, init_default, init_orthogonal, linear_layers
+from steadyrl.nn.init import BlankLinear, init_default, init_orthogonal, linear_layers
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, Leaf, ObsSpec
 
@@ -74,7 +74,7 @@ def mlp(in_features: int, hidden: Sequence[int], activation: type[nn.Module]) ->
     """Linear layers of these widths, each followed by the activation; the identity for no width."""
     layers: list[nn.Module] = []
     for width_in, width_out in zip([in_features, *hidden], hidden, strict=False):
-        layers += [blank_linear(width_in, width_out), activation()]
+        layers += [BlankLinear(width_in, width_out), activation()]
     return nn.Sequential(*layers)
 
 
@@ -153,7 +153,7 @@ class ActorCritic(nn.Module):
         self.policy_trunk = mlp(features, pi, ACTIVATIONS[activation_fn])
         self.policy_head = make_head(distribution, policy_latent_dim(obs_spec, net_arch), action_spec, log_std_init)
         self.value_trunk = mlp(features, vf, ACTIVATIONS[activation_fn])
-        self.value_head = blank_linear(vf[-1] if vf else features, 1)
+        self.value_head = BlankLinear(vf[-1] if vf else features, 1)
 
     def initialise(self, stream: Stream, ortho: bool) -> None:
         """Fill every weight from the stream: orthogonally, or as torch's `nn.Linear` does."""

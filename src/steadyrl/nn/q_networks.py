@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from steadyrl.nn.distributions import LOG_STD_MAX, LOG_STD_MIN, Params
 from steadyrl.nn.heads import SDEHead
-from steadyrl.nn.init import blank_linear, init_default, linear_layers
+from steadyrl.nn.init import BlankLinear, init_default, linear_layers
 from steadyrl.nn.networks import ACTIVATIONS, Encoder, Obs, mlp
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ObsSpec
@@ -44,8 +44,8 @@ class QNetwork(nn.Module):
         self.encoder = Encoder(obs_spec)
         self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
         width = hidden[-1] if hidden else self.encoder.features
-        self.advantage_head = blank_linear(width, n_actions * outputs)
-        self.value_head = blank_linear(width, outputs) if dueling else None
+        self.advantage_head = BlankLinear(width, n_actions * outputs)
+        self.value_head = BlankLinear(width, outputs) if dueling else None
         self._shape = (n_actions, outputs)
 
     def initialise(self, stream: Stream) -> None:
@@ -113,7 +113,7 @@ class ContinuousCritics(nn.Module):
         width_in = self.encoder.features + action_size
         width_out = hidden[-1] if hidden else width_in
         self.critics = nn.ModuleList(
-            nn.Sequential(mlp(width_in, hidden, ACTIVATIONS[activation_fn]), blank_linear(width_out, 1))
+            nn.Sequential(mlp(width_in, hidden, ACTIVATIONS[activation_fn]), BlankLinear(width_out, 1))
             for _ in range(n_critics)
         )
 
@@ -134,7 +134,7 @@ class DeterministicActor(nn.Module):
         super().__init__()
         self.encoder = Encoder(obs_spec)
         self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
-        self.head = blank_linear(hidden[-1] if hidden else self.encoder.features, action_size)
+        self.head = BlankLinear(hidden[-1] if hidden else self.encoder.features, action_size)
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""
@@ -180,8 +180,8 @@ class GaussianActor(nn.Module):
         self.encoder = Encoder(obs_spec)
         self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
         self.latent_dim = hidden[-1] if hidden else self.encoder.features
-        self.mean = blank_linear(self.latent_dim, action_size)
-        self.log_std = blank_linear(self.latent_dim, action_size)
+        self.mean = BlankLinear(self.latent_dim, action_size)
+        self.log_std = BlankLinear(self.latent_dim, action_size)
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""

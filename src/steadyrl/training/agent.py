@@ -21,7 +21,7 @@ from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
 from steadyrl.training.events import Listener, Notice
-from steadyrl.training.files import write_atomic
+from steadyrl.training.files import jsonable, write_atomic
 from steadyrl.training.learning import Learning
 from steadyrl.training.loops import Loop, make_loop, new_policy
 from steadyrl.training.plan import make_folder
@@ -235,7 +235,7 @@ class Agent:
             settings = self.setup.settings
             about |= {
                 "env": settings.env,
-                "env_kwargs": dict(settings.env_kwargs),
+                "env_kwargs": jsonable(dict(settings.env_kwargs)),
                 "max_episode_steps": settings.max_episode_steps,
                 "seed": settings.seed,
             }

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from steadyrl.bundle import Bundle, to_bytes
@@ -55,12 +56,17 @@ def save_checkpoint(parent: Path, step: int, bundle: Bundle) -> Path:
     return target
 
 
-def find_checkpoint(checkpoints: Path, which: str) -> Path:
+def _unsaid(text: str) -> None:
+    """Nobody is told."""
+
+
+def find_checkpoint(checkpoints: Path, which: str, say: Callable[[str], None] = _unsaid) -> Path:
     """The policy file of a checkpoint.
 
     Args:
         checkpoints: The run's `checkpoints` folder.
         which: `final`, `best` (the newest whole one of either) or a step.
+        say: Told of each damaged one that is passed over.
 
     Raises:
         UserError: there is none, or its file does not have the recorded checksum.
@@ -73,6 +79,7 @@ def find_checkpoint(checkpoints: Path, which: str) -> Path:
     for folder in reversed(found):
         if _is_whole(folder):
             return folder / POLICY
+        say(f"The checkpoint {folder} is damaged, so it is passed over.")
     there = [name for name in ("final", "best") if (checkpoints / name).is_dir()] + [str(step) for step in steps]
     raise UserError(
         f"{checkpoints} holds no whole checkpoint '{which}'.",

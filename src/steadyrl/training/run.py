@@ -67,7 +67,9 @@ class Run:
         Raises:
             UserError: there is no such checkpoint, or the environment cannot be made.
         """
-        path = find_checkpoint(self._folder.checkpoints, checkpoint)
+        path = find_checkpoint(
+            self._folder.checkpoints, checkpoint, lambda text: say(Notice("damaged-checkpoint", text, "warning"))
+        )
         settings = self.config["settings"]
         return load(
             path,
