@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces as gs
 from torch import Tensor
 
-from steadyrl.algorithms import A2C, make_algorithm
+from steadyrl.algorithms import A2C, make_on_policy
 from steadyrl.algorithms.a2c import a2c_loss
 from steadyrl.configs import A2CConfig, LinearSchedule
 from steadyrl.nn.policy import Policy
@@ -109,4 +109,4 @@ def test_the_state_brings_the_next_update_back(rms: bool) -> None:
 
 
 def test_the_configuration_makes_its_algorithm() -> None:
-    assert isinstance(make_algorithm(A2CConfig(), make_policy(action=gs.Discrete(2)), seeds()), A2C)
+    assert isinstance(make_on_policy(A2CConfig(), make_policy(action=gs.Discrete(2)), seeds()), A2C)

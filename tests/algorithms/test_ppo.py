@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces as gs
 from torch import Tensor
 
-from steadyrl.algorithms import PPO, make_algorithm
+from steadyrl.algorithms import PPO, make_on_policy
 from steadyrl.algorithms.ppo import ppo_loss
 from steadyrl.configs import LinearSchedule, PPOConfig
 from steadyrl.data.rollout import RolloutBatch
@@ -201,4 +201,4 @@ def test_the_state_brings_the_next_update_back() -> None:
 
 
 def test_the_configuration_makes_its_algorithm() -> None:
-    assert isinstance(make_algorithm(config(8, 4), make_policy(), seeds()), PPO)
+    assert isinstance(make_on_policy(config(8, 4), make_policy(), seeds()), PPO)

@@ -72,7 +72,7 @@ def loop_of(
 
 def update(loop: OnPolicyLoop) -> dict[str, Any]:
     while not loop.rollout.full:
-        loop.step(10**9)
+        loop.step(10**9, 10**9)
     return loop.learn(10**9)
 
 
@@ -131,7 +131,7 @@ def test_the_rollout_keeps_what_the_policy_saw() -> None:
     seen: list[torch.Tensor] = []
     handle = policy.net.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0][""].clone()))
     while not loop.rollout.full:
-        loop.step(10**9)
+        loop.step(10**9, 10**9)
     handle.remove()
     loop.learn(10**9)
     loop.venv.close()

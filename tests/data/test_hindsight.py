@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steadyrl.data.hindsight import GoalFunction, GoalStrategy, HindsightReplay
+from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.replay import Replay
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.errors import UserError
@@ -253,7 +254,7 @@ def test_the_settings_are_checked() -> None:
 
 def test_its_own_arrays_are_in_the_size_and_in_the_files(tmp_path: Path) -> None:
     own = 3 * 8 * 21
-    assert HindsightReplay.bytes_for(21, 3, OBS, ACTION) == Replay.bytes_for(21, 3, OBS, ACTION) + own
+    assert replay_bytes(21, 3, OBS, ACTION, hindsight=True) == replay_bytes(21, 3, OBS, ACTION) + own
     replay, oracle = make(7, 2, directory=tmp_path), Oracle(7, 2)
     for _ in range(9):
         oracle.feed(replay, ["on", "truncated"])

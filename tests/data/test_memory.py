@@ -11,8 +11,8 @@ import pytest
 from gymnasium import spaces as gs
 
 from steadyrl.data import memory
+from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.memory import free_memory, require_memory, shown
-from steadyrl.data.replay import Replay
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
 
@@ -31,7 +31,7 @@ def ten_each(buffer_size: int) -> int:
 def test_large_images_are_refused_with_the_size_that_fits() -> None:
     """Case 18: 2 x 2,073,600 bytes a transition, and 15 more for its action, reward and flags."""
     images = ObsSpec.of(gs.Box(0, 255, (3, 960, 720), np.uint8))
-    size = partial(Replay.bytes_for, num_envs=4, obs_spec=images, action_spec=ActionSpec.of(gs.Discrete(4)))
+    size = partial(replay_bytes, num_envs=4, obs_spec=images, action_spec=ActionSpec.of(gs.Discrete(4)))
     each = 2 * 3 * 960 * 720 + 8 + 4 + 3
     fits = int(0.7 * FREE) // each // 4 * 4
     with pytest.raises(UserError) as error:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.prioritised import PrioritisedReplay
 from steadyrl.data.replay import Replay
 from steadyrl.data.sum_tree import SumTree
@@ -172,5 +173,5 @@ def test_a_state_without_true_priorities_is_refused() -> None:
 
 
 def test_the_tree_is_in_the_size() -> None:
-    base = Replay.bytes_for(23, 3, OBS, ACTION)
-    assert PrioritisedReplay.bytes_for(23, 3, OBS, ACTION) == base + SumTree.bytes_for(21)
+    base = replay_bytes(23, 3, OBS, ACTION)
+    assert replay_bytes(23, 3, OBS, ACTION, prioritized=True) == base + SumTree.bytes_for(21)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steadyrl.data.arrays import layout_bytes
+from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.prioritised import PrioritisedReplay
 from steadyrl.data.replay import Replay
 from steadyrl.envs.vector import make_vec
@@ -200,7 +201,7 @@ def test_images_are_kept_in_their_own_bytes() -> None:
     assert layout["next_obs/image"].shape == (7, 3, 2, 2)
     # 4 floats, 4 bytes and a room for each of two observations; 2 actions, a reward, 3 flags.
     assert layout_bytes(layout) == 21 * (2 * (4 * 4 + 4 + 8) + 2 * 4 + 4 + 3)
-    assert Replay.bytes_for(23, 3, OBS, ACTION) == layout_bytes(layout)
+    assert replay_bytes(23, 3, OBS, ACTION) == layout_bytes(layout)
     full = make(7, 3)
     for t in range(7):
         full.add(*vector_step(t, ["on"] * 3))

@@ -10,7 +10,8 @@ import pytest
 import torch
 from gymnasium import spaces as gs
 
-from steadyrl.nn.policy import Architecture, Policy
+from steadyrl.nn.build import Architecture
+from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec
 from support.policies import ACTIONS, CPU, TREE, VECTOR, make_policy, sample

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.nn.normalizer import ObsNormalizer
-from steadyrl.nn.policy import Architecture, Policy
+from steadyrl.nn.build import Architecture
+from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds, Stream
 from steadyrl.spaces import ActionSpec, ObsSpec
 

@@ -87,7 +87,7 @@ class DQN:
         """Actions [N] for normalised observations: random before `learning_starts`, epsilon-greedy after."""
         n = next(iter(obs.values())).shape[0]
         explore, choice = self._actions.uniform((2, n))
-        random = (choice * self.policy.action_spec.nvec[0]).astype(np.int64)
+        random: npt.NDArray[np.int64] = (choice * self.policy.action_spec.nvec[0]).astype(np.int64)
         if step < self.config.learning_starts:
             return random
         greedy = self.policy.modes(obs).numpy()

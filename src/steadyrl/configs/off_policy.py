@@ -58,6 +58,8 @@ class OffPolicyConfig:
         positive(self, "learning_rate", "tau")
         in_range(self, 0.0, 1.0, "gamma", "tau")
         not_negative(self, "learning_starts")
+        if self.hindsight != "none" and self.n_step != 1:
+            raise fail(self, "n_step", "1 where hindsight is used")
         layer_sizes(self, "net_arch", self.networks)
         if self.gradient_steps < 1 and self.gradient_steps != -1:
             raise fail(self, "gradient_steps", "-1 or a whole number of at least 1")

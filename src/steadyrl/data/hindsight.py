@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from steadyrl.data.arrays import ArraySpec, Layout, State, entry
+from steadyrl.data.arrays import Layout, State, entry
+from steadyrl.data.layouts import episodes
 from steadyrl.data.replay import Int64, Replay, uniforms
 from steadyrl.data.transitions import Bools, ReplayBatch, StepRows
 from steadyrl.errors import UserError
@@ -83,9 +84,8 @@ class HindsightReplay(Replay):
 
     @classmethod
     def layout(cls, rows: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> Layout:
-        """The arrays; `episode` is each row's place in `first` and `last`, vector steps (-1: not finished)."""
-        own = dict.fromkeys(("episode", "first", "last"), ArraySpec((rows, num_envs), np.int64))
-        return {**super().layout(rows, num_envs, obs_spec, action_spec), **own}
+        """The arrays, those of the episodes too."""
+        return {**super().layout(rows, num_envs, obs_spec, action_spec), **episodes(rows, num_envs)}
 
     def add(self, obs: ObsTree, actions: npt.NDArray[Any], step: StepRows, valid: Bools) -> None:
         """Store one vector step and note where episodes begin and end."""

@@ -28,7 +28,7 @@ def require_memory(
     """Nothing, where a replay of `buffer_size` transitions fits.
 
     Args:
-        bytes_for: Bytes of a replay of so many transitions, such as `Replay.bytes_for` with its other arguments given.
+        bytes_for: Bytes of a replay of so many transitions: `layouts.replay_bytes` with its other arguments given.
         buffer_size: Transitions wanted.
         num_envs: N; the size advised is a multiple of it.
         limit: `8GB`, `512MiB`, or a share of the free memory such as 0.5; None is 70% of the free memory.

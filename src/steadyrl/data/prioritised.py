@@ -60,12 +60,6 @@ class PrioritisedReplay(Replay):
         self._tree = SumTree(self.capacity)
         self._largest = 1.0
 
-    @classmethod
-    def bytes_for(cls, capacity: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
-        """Bytes that such a replay takes once it is full."""
-        tree = SumTree.bytes_for(capacity // num_envs * num_envs)
-        return super().bytes_for(capacity, num_envs, obs_spec, action_spec) + tree
-
     def add(self, obs: ObsTree, actions: npt.NDArray[Any], step: StepRows, valid: Bools) -> None:
         """Store one vector step, with the largest priority there has been."""
         super().add(obs, actions, step, valid)

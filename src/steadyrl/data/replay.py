@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from steadyrl.data.arrays import Arrays, ArraySpec, Layout, State, bad_state, entry, in_memory, layout_bytes, on_disk
+from steadyrl.data.arrays import Arrays, Layout, State, bad_state, entry, in_memory, on_disk
+from steadyrl.data.layouts import transitions
 from steadyrl.data.transitions import Bools, ReplayBatch, StepRows, TensorTree
 from steadyrl.errors import UserError
 from steadyrl.seeding import Stream
@@ -79,23 +80,7 @@ class Replay:
     @classmethod
     def layout(cls, rows: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> Layout:
         """The arrays, all [rows, N, ...]."""
-        lead = (rows, num_envs)
-        width = () if action_spec.kind == "discrete" else (action_spec.size,)
-        room = {leaf.path: ArraySpec((*lead, *leaf.stored_shape), _kept_dtype(leaf)) for leaf in obs_spec.leaves}
-        return {
-            **{f"obs/{path}": spec for path, spec in room.items()},
-            **{f"next_obs/{path}": spec for path, spec in room.items()},
-            "actions": ArraySpec((*lead, *width), action_spec.stored_dtype),
-            "rewards": ArraySpec(lead, np.float32),
-            "terminated": ArraySpec(lead, np.bool_),
-            "truncated": ArraySpec(lead, np.bool_),
-            "valid": ArraySpec(lead, np.bool_),
-        }
-
-    @classmethod
-    def bytes_for(cls, capacity: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
-        """Bytes that such a replay takes once it is full."""
-        return layout_bytes(cls.layout(capacity // num_envs, num_envs, obs_spec, action_spec))
+        return transitions(rows, num_envs, obs_spec, action_spec)
 
     def __len__(self) -> int:
         """Transitions that count."""
@@ -282,7 +267,3 @@ def rows_of(capacity: int, num_envs: int) -> int:
 def uniforms(stream: Stream, n: int) -> npt.NDArray[np.float64]:
     """Uniform numbers in [0, 1), [n], with all 53 bits: float32's 24 would miss entries of a large replay."""
     return stream.integers(0, 2**53, (n,)).astype(np.float64) * 2.0**-53
-
-
-def _kept_dtype(leaf: Leaf) -> type[np.generic]:
-    return np.uint8 if leaf.dtype == "uint8" and not leaf.nvec else leaf.stored_dtype

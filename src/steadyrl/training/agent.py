@@ -105,7 +105,7 @@ class Agent:
             setup = self.require_setup()
             venv = make_vec(setup.source, self.config.num_envs, vec=setup.settings.vec)
             with torch_threads(self.threads):
-                self._loop = make_loop(self.config, self.policy, self.seeds, venv)
+                self._loop = make_loop(setup, self.policy, self.seeds, venv)
             self._loop.counters.timesteps = int(self.about.get("num_timesteps", 0))
         return self._loop
 

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from steadyrl.algorithms import make_off_policy, make_on_policy
 from steadyrl.configs import Config, DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig, TD3Config
+from steadyrl.data.hindsight import HindsightReplay
 from steadyrl.data.prioritised import PrioritisedReplay
 from steadyrl.data.replay import Replay
+from steadyrl.envs.goals import goal_functions
 from steadyrl.envs.types import EpisodeRecord, VecEnv
 from steadyrl.nn.build import Architecture
 from steadyrl.nn.networks import ActorCritic
@@ -108,8 +110,9 @@ def _layers(
     return {name: tuple(arch[name] if isinstance(arch, dict) else arch) for name in networks}
 
 
-def make_loop(config: Config, policy: Policy, seeds: Seeds, venv: VecEnv) -> Loop:
-    """The training loop of this configuration around a policy and its environments."""
+def make_loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv) -> Loop:
+    """The training loop of a setup around a policy and its environments."""
+    config = setup.resolved.config
     env_seeds = seeds.env_seeds(venv.num_envs)
     if isinstance(config, OnPolicyConfig):
         return OnPolicyLoop(config, make_on_policy(config, policy, seeds), venv, env_seeds)
@@ -118,31 +121,27 @@ def make_loop(config: Config, policy: Policy, seeds: Seeds, venv: VecEnv) -> Loo
         make_off_policy(config, policy, seeds),
         venv,
         env_seeds,
-        _replay(config, policy, venv),
+        _replay(setup, config, policy, venv.num_envs),
         seeds.stream("algo", "minibatches"),
         config.prioritized_beta if isinstance(config, DQNConfig) else 1.0,
     )
 
 
-def _replay(config: OffPolicyConfig, policy: Policy, venv: VecEnv) -> Replay:
+def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int) -> Replay:
     directory = None if config.replay_dir is None else Path(config.replay_dir)
-    if isinstance(config, DQNConfig) and config.prioritized:
-        return PrioritisedReplay(
-            config.buffer_size,
-            venv.num_envs,
-            policy.obs_spec,
-            policy.action_spec,
+    sizes = (config.buffer_size, num_envs, policy.obs_spec, policy.action_spec)
+    if config.hindsight != "none":
+        goals = goal_functions(setup.source)
+        return HindsightReplay(
+            *sizes,
             gamma=config.gamma,
-            n_step=config.n_step,
+            compute_reward=goals.reward,
+            compute_terminated=goals.terminated,
+            strategy=config.hindsight,
+            n_sampled_goal=config.n_sampled_goal,
             directory=directory,
-            alpha=config.prioritized_alpha,
         )
-    return Replay(
-        config.buffer_size,
-        venv.num_envs,
-        policy.obs_spec,
-        policy.action_spec,
-        gamma=config.gamma,
-        n_step=config.n_step,
-        directory=directory,
-    )
+    if isinstance(config, DQNConfig) and config.prioritized:
+        alpha = config.prioritized_alpha
+        return PrioritisedReplay(*sizes, gamma=config.gamma, n_step=config.n_step, alpha=alpha, directory=directory)
+    return Replay(*sizes, gamma=config.gamma, n_step=config.n_step, directory=directory)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import gymnasium as gym
 
 from steadyrl.config import Resolved, check_algo, coerce, encode, hints, resolve, to_json, unknown_key
-from steadyrl.configs import PPOConfig
+from steadyrl.configs import DQNConfig, OffPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.configs.suitability import check_suitable
+from steadyrl.data.layouts import replay_bytes
+from steadyrl.data.memory import require_memory
+from steadyrl.envs.goals import goal_functions
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
@@ -113,6 +117,8 @@ def prepare_training(
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
     obs_spec, action_spec = ObsSpec.of(spaces[0]), ActionSpec.of(spaces[1])
     check_suitable(resolved.algo, resolved.config, action_spec)
+    if isinstance(resolved.config, OffPolicyConfig):
+        _check_replay(resolved.config, source, obs_spec, action_spec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
         raise UserError(
             "capture_video needs an environment that can be made a second time.",
@@ -145,6 +151,25 @@ def prepare_again(
         for name in ("num_envs", "vec"):
             chosen.pop(name, None)
     return prepare_training(algo, env, chosen | dict(options), preset="none")
+
+
+def _check_replay(
+    config: OffPolicyConfig, source: EnvFactory | VectorEnv, obs_spec: ObsSpec, action_spec: ActionSpec
+) -> None:
+    """Raises UserError where the replay does not fit into memory, or hindsight finds no goals."""
+    if config.hindsight != "none":
+        goal_functions(source)
+    if config.replay_dir is None:
+        size = partial(
+            replay_bytes,
+            num_envs=config.num_envs,
+            obs_spec=obs_spec,
+            action_spec=action_spec,
+            prioritized=isinstance(config, DQNConfig) and config.prioritized,
+            hindsight=config.hindsight != "none",
+        )
+        limit = config.memory_limit
+        require_memory(size, config.buffer_size, num_envs=config.num_envs, limit=limit)
 
 
 def _notices(resolved: Resolved, obs: ObsSpec) -> list[Notice]:
