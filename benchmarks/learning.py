@@ -50,6 +50,14 @@ BARS = [
     Bar("a2c", "CartPole-v1", 500_000, 5, 475.0, at_least=4),
     Bar("ppo", "Acrobot-v1", 1_000_000, 5, -85.0),
     Bar("ppo", "LunarLander-v3", 1_000_000, 3, 230.0),
+    Bar("dqn", "CartPole-v1", 50_000, 5, 475.0),
+    Bar("dqn", "Acrobot-v1", 100_000, 5, -85.0),
+    Bar("dqn", "MountainCar-v0", 120_000, 5, -110.0),
+    Bar("dqn", "LunarLander-v3", 100_000, 5, 150.0),
+    Bar("sac", "Pendulum-v1", 20_000, 5, -170.0),
+    Bar("td3", "Pendulum-v1", 20_000, 5, -170.0),
+    Bar("ddpg", "Pendulum-v1", 20_000, 5, -170.0),
+    Bar("sac", "MountainCarContinuous-v0", 50_000, 5, 90.0),
 ]
 
 

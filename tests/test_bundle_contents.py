@@ -172,7 +172,8 @@ def test_a_description_of_another_policy(name: str, tmp_path: Path, monkeypatch:
     made: list[int] = []
 
     def build(width_in: int, width_out: int) -> nn.Linear:
-        made.append(width_in * width_out)
+        if torch.get_default_device().type != "meta":  # layers without memory are how weights are counted
+            made.append(width_in * width_out)
         return BlankLinear(width_in, width_out)
 
     monkeypatch.setattr(networks, "BlankLinear", build)

@@ -71,7 +71,7 @@ MISTAKES: list[tuple[Sequence[str], str, str]] = [
     (["train", "ppo"], "usage", "needs an environment"),
     (["train", "ppo", "CartPole-v1", "more"], "usage", "Unrecognized arguments: more."),
     (["train", "ppo", "CartPole-v1", "--gama", "1"], "unknown-flag", "Did you mean --gamma"),
-    (["train", "a2c", "CartPole-v1", "--batch-size", "8"], "unknown-flag", "a flag of ppo, not of a2c"),
+    (["train", "a2c", "CartPole-v1", "--batch-size", "8"], "unknown-flag", "--batch-size is a flag of ppo and"),
     (["train", "ppo", "CartPole-v1", "--gamma", "big"], "bad-value", "gamma is 'big'"),
     (["train", "ppo", "CartPole-v1", "--total-timesteps", "0"], "bad-value", "total_timesteps is 0"),
     (["train", "ppo", "CartPole-v1", "--preset", "CartPol-v1"], "unknown-preset", "Did you mean CartPole-v1"),

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 import steadyrl as srl
 from steadyrl.nn.normalizer import RewardNormalizer
 from steadyrl.training.agent import Agent
-from steadyrl.training.on_policy import WINDOW
+from steadyrl.training.stepping import WINDOW
 from support.envs import Ending, Scripted
 from support.spies import lessons_not_learnt, tap
 from support.training_envs import Fast, PaysVector
@@ -25,7 +25,7 @@ def test_a_rollout_keeps_what_the_policy_saw_did_and_got() -> None:
     agent = agent_in(partial(Scripted, [Ending(4, True, False)]))
     loop = agent.loop
     for _ in range(3):
-        loop.step(100)
+        loop.step(100, 100)
     rollout = loop.rollout
     assert rollout.length == 3
     assert rollout.obs[""][:3, 0, 1].tolist() == [0, 1, 2]
@@ -41,7 +41,7 @@ def test_the_final_value_is_that_of_the_true_last_observation() -> None:
     agent = agent_in(partial(Scripted, [Ending(2, False, True), Ending(2, True, True), Ending(2, True, False)]))
     loop = agent.loop
     for _ in range(6):
-        loop.step(100)
+        loop.step(100, 100)
     rollout = loop.rollout
     assert rollout.truncated[:, 0].tolist() == [False, True, False, True, False, False]
     assert rollout.terminated[:, 0].tolist() == [False, False, False, True, False, True]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import steadyrl as srl
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.events import CheckpointSaved, EvaluationEnded, Event, EventStream, MetricsLogged, Progress
-from steadyrl.training.on_policy import OnPolicyLoop
+from steadyrl.training.loops import Loop
 from steadyrl.training.session import NEVER, Every, Extras, Session, mean_of
 from steadyrl.training.signals import StopFlag
 from support.training_envs import Fast
@@ -48,15 +48,17 @@ class Stage:
     events: list[Event] = field(default_factory=list)
     saved: list[tuple[str, int]] = field(default_factory=list)
     stop: StopFlag = field(default_factory=StopFlag)
+    log_interval: int = 1
 
     def __post_init__(self) -> None:
-        self.agent = srl.A2C(Fast, preset="none", num_envs=4, n_steps=5, net_arch=(8,))
-        self.loop: OnPolicyLoop = self.agent.loop
+        interval = self.log_interval
+        self.agent = srl.A2C(Fast, preset="none", num_envs=4, n_steps=5, net_arch=(8,), log_interval=interval)
+        self.loop: Loop = self.agent.loop
         self.stream = EventStream()
         self.stream.add(self.events.append)
 
-    def session(self, extras: Extras, log_interval: int = 1) -> Session:
-        return Session(self.loop, self.stream, extras, self.stop, log_interval)
+    def session(self, extras: Extras) -> Session:
+        return Session(self.loop, self.stream, extras, self.stop)
 
     def evaluate(self, *watch: Any) -> Evaluation:
         score = self.scores.pop(0)
@@ -110,8 +112,8 @@ def test_a_stopped_session_saves_but_does_not_evaluate() -> None:
 
 
 def test_rows_that_wait_for_the_interval_are_written_at_the_end() -> None:
-    stage = Stage([])
-    stage.session(Extras(), log_interval=3).run(100, 100, None)
+    stage = Stage([], log_interval=3)
+    stage.session(Extras()).run(100, 100, None)
     assert [event.updates for event in stage.events if isinstance(event, MetricsLogged)] == [3, 5]
 
 

@@ -95,7 +95,7 @@ def test_an_image_is_warned_about() -> None:
     ("action", "options", "said"),
     [
         (spaces.Discrete(2), {"use_sde": True}, "the action space is discrete"),
-        (spaces.MultiBinary(2), {"squash_output": True}, "this one is multibinary"),
+        (spaces.MultiBinary(2), {"squash_output": True}, "the action space is multibinary"),
         (spaces.Box(0.0, np.inf, (1,), np.float32), {"squash_output": True}, "finite bounds in every dimension"),
         (spaces.Box(1.0, 1.0, (1,), np.float32), {}, "no room in dimension 0"),
         (spaces.Tuple([spaces.Discrete(2)]), {}, "The action space is a Tuple, which is not supported"),

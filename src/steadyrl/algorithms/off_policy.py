@@ -43,7 +43,7 @@ class OffPolicyAlgorithm(Protocol):
         ...
 
     def ended(self, done: npt.NDArray[np.bool_]) -> None:
-        """Told where episodes ended, [N]."""
+        """Told where the next action is not the next one of the same episode, [N]."""
         ...
 
     def learn(self, source: BatchSource, gradient_steps: int, step: int, progress: float) -> Metrics:

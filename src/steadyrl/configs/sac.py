@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from steadyrl.configs.off_policy import ActorCriticOffPolicyConfig
@@ -31,8 +32,7 @@ class SACConfig(ActorCriticOffPolicyConfig):
         super().__post_init__()
         at_least_one(self, "n_critics", "target_update_interval")
         if isinstance(self.ent_coef, str):
-            start = self.ent_coef.removeprefix("auto").removeprefix("_") or "1"
-            if not (self.ent_coef.startswith("auto") and _is_positive(start)):
+            if not (self.ent_coef == "auto" or _starts_positive(self.ent_coef)):
                 raise fail(self, "ent_coef", "a number above 0, auto, or auto_X with a number X above 0")
         elif self.ent_coef < 0:
             raise fail(self, "ent_coef", "at least 0")
@@ -44,11 +44,12 @@ class SACConfig(ActorCriticOffPolicyConfig):
         """The temperature at the start."""
         if isinstance(self.ent_coef, str):
             return float(self.ent_coef.removeprefix("auto").removeprefix("_") or "1")
-        return self.ent_coef
+        return float(self.ent_coef)
 
 
-def _is_positive(text: str) -> bool:
+def _starts_positive(text: str) -> bool:
+    """Whether this is auto_X with a finite number X above 0."""
     try:
-        return float(text) > 0
+        return text.startswith("auto_") and 0 < float(text.removeprefix("auto_")) < math.inf
     except ValueError:
         return False

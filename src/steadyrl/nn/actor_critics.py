@@ -67,6 +67,6 @@ class DiscreteActorAndCritics(nn.Module):
         return torch.stack([critic(obs).squeeze(-1) for critic in self.q])
 
     def critic(self, obs: Obs) -> Tensor:
-        """min_i of the expected Q_i under the policy, [B]."""
+        """Expected min_i Q_i(s, a) under the policy, [B]."""
         weights = self.actor(obs)[0].softmax(dim=-1)
         return (weights * self.values(obs).min(dim=0).values).sum(dim=-1)

@@ -20,6 +20,12 @@ Family = Literal["actor_critic", "dqn", "td3", "sac"]
 Head = Literal["mean", "c51", "quantile"]
 Net = ActorCritic | DiscreteQ | ActorAndCritics | DiscreteActorAndCritics
 _MAX_LAYERS = 1000  # of a saved network: making layers takes time even where they are narrow
+_KINDS = {
+    "actor_critic": {"continuous", "discrete", "multidiscrete", "multibinary"},
+    "dqn": {"discrete"},
+    "td3": {"continuous"},
+    "sac": {"continuous", "discrete"},
+}
 _SIZES = {"actor_critic": {"pi", "vf"}, "dqn": {"qf"}, "td3": {"pi", "qf"}, "sac": {"pi", "qf"}}
 
 
@@ -56,23 +62,37 @@ class Architecture:
             and made.head in get_args(Head)
             and made.net_arch.keys() == _SIZES[made.family]
             and all(type(size) is int and size >= 1 for size in (*widths, made.n_critics, made.outputs))
-            and len(widths) * made.n_critics <= _MAX_LAYERS
+            and (len(widths) + 1) * made.n_critics <= _MAX_LAYERS
             and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
             and {type(made.squash_output), type(made.use_sde), type(made.dueling)} == {bool}
+            and 0.0 <= made.epsilon <= 1.0
+            and _head_fits(made)
         )
         if not good:
             raise ValueError(f"{data} is no architecture")
         return made
 
     def parameters(self, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
-        """How many weights the network has, counted on tensors without memory."""
+        """How many weights the network has, counted on tensors without memory; ValueError if it does not fit."""
         with torch.device("meta"):
             net, _ = build(obs_spec, action_spec, self)
         return sum(parameter.numel() for parameter in net.parameters())
 
 
+def _head_fits(made: Architecture) -> bool:
+    if made.head == "mean":
+        return made.outputs == 1
+    return made.family == "dqn" and (made.head == "quantile" or (made.outputs >= 2 and made.v_min < made.v_max))
+
+
 def build(obs_spec: ObsSpec, action_spec: ActionSpec, architecture: Architecture) -> tuple[Net, Distribution]:
-    """The network, its weights zero, and the distribution that turns its parameters into actions."""
+    """The network, its weights zero, and the distribution that turns its parameters into actions.
+
+    Raises:
+        ValueError: the family does not choose among such actions.
+    """
+    if action_spec.kind not in _KINDS[architecture.family]:
+        raise ValueError(f"the family {architecture.family} has no network for {action_spec.kind} actions")
     if architecture.family == "actor_critic":
         return _actor_critic(obs_spec, action_spec, architecture)
     if architecture.family == "dqn":

@@ -44,7 +44,7 @@ class OneHotLeaf(nn.Module):
     def __init__(self, leaf: Leaf) -> None:
         super().__init__()
         counts = torch.tensor(leaf.nvec)
-        entry = torch.repeat_interleave(torch.arange(len(leaf.nvec)), counts)
+        entry = torch.repeat_interleave(torch.arange(len(leaf.nvec)), counts, output_size=sum(leaf.nvec))
         value = torch.cat([torch.arange(n) for n in leaf.nvec])
         # Constants of the space, not weights: kept out of the state_dict.
         self.register_buffer("entry", entry, persistent=False)

@@ -69,7 +69,7 @@ class OffPolicyLoop:
         step, ended = self._stepper.step(env_actions, valid)
         with self.phases("act"):
             self.replay.add(raw, actions, step, valid)
-            self.algorithm.ended(step.terminated | step.truncated)
+            self.algorithm.ended(step.terminated | step.truncated | ~step.valid)
         self._count_periods(before, last=self.counters.timesteps == total)
         return ended
 
