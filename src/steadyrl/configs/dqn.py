@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from steadyrl.configs.off_policy import OffPolicyConfig
 from steadyrl.configs.schedules import Schedule
@@ -14,7 +14,6 @@ from steadyrl.configs.validate import at_least_one, fail, in_range, not_negative
 class DQNConfig(OffPolicyConfig):
     """Hyperparameters of DQN; names and defaults are Stable-Baselines3's."""
 
-    networks: ClassVar[tuple[str, ...]] = ("qf",)
     learning_rate: Schedule = 1e-4
     """Step size of the optimiser."""
     batch_size: int = 32
@@ -56,6 +55,11 @@ class DQNConfig(OffPolicyConfig):
     """Highest return of C51's support."""
     n_quantiles: int = 50
     """Quantiles of QR-DQN."""
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Keys of `net_arch` where each network has sizes of its own."""
+        return ("qf",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

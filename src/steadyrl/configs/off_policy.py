@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from steadyrl.configs.schedules import Schedule
 from steadyrl.configs.validate import at_least_one, fail, in_range, layer_sizes, not_negative, positive
@@ -13,7 +13,6 @@ from steadyrl.configs.validate import at_least_one, fail, in_range, layer_sizes,
 class OffPolicyConfig:
     """Hyperparameters of an algorithm with a replay buffer; names and defaults are Stable-Baselines3's."""
 
-    networks: ClassVar[tuple[str, ...]] = ("pi", "qf")
     num_envs: int = 1
     """Environments stepped side by side (N)."""
     learning_rate: Schedule = 3e-4
@@ -50,6 +49,11 @@ class OffPolicyConfig:
     """Largest replay buffer, such as 8GB or 0.5 of the free memory; None is 0.7 of it."""
     log_interval: int = 1000
     """Environment steps between two rows of metrics."""
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Keys of `net_arch` where each network has sizes of its own."""
+        return ("pi", "qf")
 
     def __post_init__(self) -> None:
         at_least_one(
