@@ -1,4 +1,4 @@
-"""Speed beside Stable-Baselines3 on this machine: both in turn in one run, medians, the ratio as JSON.
+"""Speed beside Stable-Baselines3 and SBX on this machine: all in turn in one run, medians, ratios as JSON.
 
     python benchmarks/speed.py [WORK ...] [--repeats 3]
 
@@ -27,28 +27,34 @@ PEERS = HERE.parent / ".venv-peers" / "bin" / "python"
 
 def measure(library: str, work: str) -> dict[str, Any]:
     """One measurement in a process of its own."""
-    python = sys.executable if library == "ours" else str(PEERS)
-    done = subprocess.run(
-        [python, str(HERE / f"speed_{library}.py"), work], capture_output=True, text=True, check=False
+    command = (
+        [sys.executable, str(HERE / "speed_ours.py"), work]
+        if library == "ours"
+        else [str(PEERS), str(HERE / "speed_peer.py"), library, work]
     )
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{library} failed at {work}:\n{done.stderr[-2000:]}")
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def compare(work: str, repeats: int) -> dict[str, Any]:
-    """Steps per second of both and their ratio, medians over `repeats`."""
-    rows: dict[str, list[dict[str, Any]]] = {"ours": [], "sb3": []}
+    """Steps per second of each and our ratios, medians over `repeats`."""
+    libraries = ["ours", "sb3"] + (["sbx"] if WORKS[work].algo != "a2c" else [])
+    rows: dict[str, list[dict[str, Any]]] = {library: [] for library in libraries}
     for i in range(repeats):
-        for library in ("ours", "sb3") if i % 2 == 0 else ("sb3", "ours"):
+        for library in libraries if i % 2 == 0 else reversed(libraries):
             rows[library].append(measure(library, work))
     for key in ("steps", "gradient_steps", "samples"):
         done = {library: {row[key] for row in found} for library, found in rows.items()}
-        assert done["ours"] == done["sb3"], f"{work}: not the same {key}: {done}"
+        assert len(set().union(*done.values())) == 1, f"{work}: not the same {key}: {done}"
     speeds = {library: [row["steps"] / row["seconds"] for row in found] for library, found in rows.items()}
+    pairs = {
+        peer: [round(a / b, 2) for a, b in zip(speeds["ours"], speeds[peer], strict=True)] for peer in libraries[1:]
+    }
     return {
-        "ratio": round(median(speeds["ours"]) / median(speeds["sb3"]), 2),
-        "ratios_pairwise": [round(a / b, 2) for a, b in zip(speeds["ours"], speeds["sb3"], strict=True)],
+        "ratio": {peer: round(median(speeds["ours"]) / median(speeds[peer]), 2) for peer in libraries[1:]},
+        "ratios_pairwise": pairs,
         "steps_per_second": {library: round(median(values)) for library, values in speeds.items()},
         "threads": {library: found[0]["threads"] for library, found in rows.items()},
         **{key: rows["ours"][0][key] for key in ("steps", "gradient_steps", "samples")},
@@ -66,7 +72,11 @@ def main() -> None:
         raise SystemExit("The peers are not installed: run make bench-peers first.")
     document = {
         "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
-        "versions": {"ours": _versions(sys.executable, "steadyrl"), "sb3": _versions(str(PEERS), "stable_baselines3")},
+        "versions": {
+            "ours": _versions(sys.executable, "steadyrl"),
+            "sb3": _versions(str(PEERS), "stable_baselines3"),
+            "sbx": _versions(str(PEERS), "sbx"),
+        },
         "repeats": options.repeats,
         "works": {work: compare(work, options.repeats) for work in options.works or WORKS},
     }

@@ -8,14 +8,14 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from speed_works import WORKS
+from speed_works import WORKS, Work
 
 import steadyrl as srl
 from steadyrl.training.events import Event, MetricsLogged
 
 
 class Counter:
-    """Gradient steps, as the metrics report them."""
+    """Gradient steps, as the metrics report them: minibatches of an update, or the updates themselves."""
 
     def __init__(self) -> None:
         self.gradient_steps = 0.0
@@ -31,7 +31,7 @@ class Counter:
 def main() -> None:
     """`speed_ours.py WORK`."""
     work = WORKS[sys.argv[1]]
-    agent_class = {"ppo": srl.PPO, "a2c": srl.A2C}[work.algo]
+    agent_class = getattr(srl, work.algo.upper())
     agent = agent_class(
         work.env, preset="none", num_envs=work.num_envs, seed=0, eval_freq=0, checkpoint_freq=0, **work.settings
     )
@@ -46,11 +46,18 @@ def main() -> None:
     result = {
         "steps": steps,
         "gradient_steps": round(counter.gradient_steps - before),
-        "samples": steps * work.settings.get("n_epochs", 1),
+        "samples": samples(work, steps, round(counter.gradient_steps - before)),
         "seconds": seconds,
         "threads": agent.threads,
     }
     print(json.dumps(result))
+
+
+def samples(work: Work, steps: int, gradient_steps: int) -> int:
+    """Transitions that gradients were taken of."""
+    if "buffer_size" in work.settings:
+        return gradient_steps * int(work.settings["batch_size"])
+    return steps * int(work.settings.get("n_epochs", 1))
 
 
 if __name__ == "__main__":

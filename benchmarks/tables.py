@@ -53,23 +53,24 @@ def speed() -> str:
     if not path.exists():
         return PENDING + "\n"
     document = json.loads(path.read_text())
-    head = ("work", "SteadyRL, steps/s", "Stable-Baselines3, steps/s", "ratio", "ratio of each pair", "torch threads")
-    rows = [
-        (
-            name,
-            f"{work['steps_per_second']['ours']:,}",
-            f"{work['steps_per_second']['sb3']:,}",
-            f"{work['ratio']:g}",
-            ", ".join(f"{ratio:g}" for ratio in work["ratios_pairwise"]),
-            f"{work['threads']['ours']} and {work['threads']['sb3']}",
-        )
-        for name, work in document["works"].items()
-    ]
-    machine, ours, theirs = document["machine"], document["versions"]["ours"], document["versions"]["sb3"]
+    peers = {"sb3": "Stable-Baselines3", "sbx": "SBX"}
+    head = ("work", "SteadyRL, steps/s", *(f"{name}, steps/s (ratio; of each pair)" for name in peers.values()))
+    rows = []
+    for name, work in document["works"].items():
+        cells = [name, f"{work['steps_per_second']['ours']:,}"]
+        for peer in peers:
+            if peer not in work["ratio"]:
+                cells.append("not there")
+                continue
+            each = ", ".join(f"{ratio:g}" for ratio in work["ratios_pairwise"][peer])
+            cells.append(f"{work['steps_per_second'][peer]:,} ({work['ratio'][peer]:g}; {each})")
+        rows.append(cells)
+    machine, versions = document["machine"], document["versions"]
     note = (
         f"Medians of {document['repeats']} measurements each, in turn, on one machine with {machine['cores']} cores "
-        f"({machine['platform']}); torch {ours['torch']}, Gymnasium {ours['gymnasium']}, "
-        f"Stable-Baselines3 {theirs['stable_baselines3']} on torch {theirs['torch']}.\n"
+        f"({machine['platform']}); torch {versions['ours']['torch']}, Gymnasium {versions['ours']['gymnasium']}, "
+        f"Stable-Baselines3 {versions['sb3']['stable_baselines3']}, SBX {versions['sbx']['sbx']}. SteadyRL computes with "
+        "1 thread here, the peers with their defaults.\n"
     )
     return table(head, rows) + "\n" + note
 

@@ -270,18 +270,19 @@ def test_a_learning_table_shows_every_seed_and_whether_the_bar_was_reached(table
 
 def test_a_speed_table_names_machine_and_ratio(tables: Any, tmp_path: Path) -> None:
     work = {
-        "ratio": 1.5,
-        "ratios_pairwise": [1.4, 1.5, 1.62],
+        "ratio": {"sb3": 1.5},
+        "ratios_pairwise": {"sb3": [1.4, 1.5, 1.62]},
         "steps_per_second": {"ours": 3000, "sb3": 2000},
         "threads": {"ours": 1, "sb3": 2},
     }
     versions = {
         "ours": {"steadyrl": "0.1.0", "torch": "2.13.0", "gymnasium": "1.4.0"},
         "sb3": {"stable_baselines3": "2.9.0", "torch": "2.13.0"},
+        "sbx": {"sbx": "0.28.0"},
     }
     document = {"machine": {"cores": 2, "platform": "Linux"}, "versions": versions, "repeats": 3, "works": {"x": work}}
     (tmp_path / "speed.json").write_text(json.dumps(document))
-    assert tables.speed().splitlines()[2] == "| x | 3,000 | 2,000 | 1.5 | 1.4, 1.5, 1.62 | 1 and 2 |"
+    assert tables.speed().splitlines()[2] == "| x | 3,000 | 2,000 (1.5; 1.4, 1.5, 1.62) | not there |"
     assert "Medians of 3 measurements each, in turn, on one machine with 2 cores (Linux)" in tables.speed()
 
 
