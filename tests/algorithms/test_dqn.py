@@ -46,7 +46,11 @@ def make(family: str = "dqn", **options: Any) -> tuple[DQN, Policy]:
 
 def shake(algorithm: DQN, seed: int = 5) -> None:
     """Make the target network one that disagrees with the online one."""
-    other = off_policy("dqn", seed=seed) if algorithm.config.head == "mean" else off_policy(algorithm.config.head, seed=seed)
+    other = (
+        off_policy("dqn", seed=seed)
+        if algorithm.config.head == "mean"
+        else off_policy(algorithm.config.head, seed=seed)
+    )
     algorithm._target.load_state_dict(other.net.state_dict())
 
 
@@ -88,8 +92,9 @@ def test_quantile_targets_are_the_quantiles_of_the_action_with_the_best_mean(dou
     online = values(policy.net, batch.next_obs[""]).reshape(32, 3, 4)
     target = values(algorithm._target, batch.next_obs[""]).reshape(32, 3, 4)
     best = (online if double else target).mean(-1).argmax(1)
-    expected = numbers(batch.rewards)[:, None] + (numbers(batch.discounts) * ~batch.terminated.numpy())[:, None] * (
-        target[range(32), best]
+    expected = (
+        numbers(batch.rewards)[:, None]
+        + (numbers(batch.discounts) * ~batch.terminated.numpy())[:, None] * (target[range(32), best])
     )
     np.testing.assert_allclose(numbers(algorithm._targets(batch)), expected, rtol=1e-5, atol=1e-6)
 
@@ -102,13 +107,13 @@ def test_c51_targets_are_distributions_with_the_mean_of_the_bellman_step(double:
     batch = batch._replace(rewards=batch.rewards * 0.01, discounts=batch.discounts * 0.5)  # nothing is clipped
     support = np.linspace(-2, 2, 5)
 
-    def means(net: torch.nn.Module) -> tuple[Floats, Floats]:
+    def means(net: torch.nn.Module) -> Floats:
         logits = values(net, batch.next_obs[""]).reshape(32, 3, 5)
         p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-        return p, p @ support
+        return np.asarray(p @ support)
 
-    p_target, q_target = means(algorithm._target)
-    best = (means(policy.net)[1] if double else q_target).argmax(1)
+    q_target = means(algorithm._target)
+    best = (means(policy.net) if double else q_target).argmax(1)
     expected = numbers(batch.rewards) + numbers(batch.discounts) * ~batch.terminated.numpy() * q_target[range(32), best]
     found = numbers(algorithm._targets(batch))
     np.testing.assert_allclose(found.sum(1), 1.0, atol=1e-6)
@@ -186,9 +191,7 @@ def test_one_update_is_adam_on_the_plain_gradient_and_hands_the_errors_back() ->
     before, target_before = parameters(policy.net), parameters(algorithm._target)
     batch = transitions(policy, 6)
     errors = td_errors(policy, algorithm, batch)
-    target = torch.from_numpy(
-        numbers(algorithm._targets(batch))
-    ).float()  # whose values were checked above
+    target = torch.from_numpy(numbers(algorithm._targets(batch))).float()  # whose values were checked above
     chosen = policy.net(batch.obs).squeeze(-1)[torch.arange(6), batch.actions]
     error = chosen - target
     plain = torch.where(error.abs() < 1, 0.5 * error**2, error.abs() - 0.5)

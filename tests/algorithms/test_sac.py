@@ -94,7 +94,7 @@ def test_the_log_probability_is_that_of_the_sample_before_tanh() -> None:
             seen.extend((actions.detach(), log_prob(params, actions).detach()))
             return log_prob(params, actions)
 
-    algorithm._distribution = Spy()  # type: ignore[assignment]
+    algorithm._distribution = Spy()
     source = source_of(policy, 40)
     mean, std = gaussian(policy, numbers(transitions(policy, 40).obs[""]))
     algorithm.learn(source, 1, 0, 0.0)
@@ -149,7 +149,7 @@ def plain_sac(algorithm: SAC, batches: list[ReplayBatch], noises: list[tuple[Ten
         mean, log_std = pi(obs)
         normal = torch.distributions.Normal(mean, log_std.exp())
         u = mean + log_std.exp() * noise.double()
-        return torch.tanh(u), (normal.log_prob(u) - torch.log(1 - torch.tanh(u) ** 2)).sum(-1)
+        return torch.tanh(u), (normal.log_prob(u) - torch.log(1 - torch.tanh(u) ** 2)).sum(-1)  # type: ignore[no-untyped-call]
 
     for t, (batch, (now, then)) in enumerate(zip(batches, noises, strict=True), start=1):
         obs, next_obs = {"": batch.obs[""].double()}, {"": batch.next_obs[""].double()}
@@ -157,7 +157,7 @@ def plain_sac(algorithm: SAC, batches: list[ReplayBatch], noises: list[tuple[Ten
         alpha = log_alpha.detach().exp()
         if learnt:
             temperature.zero_grad()
-            (-log_alpha * (log_pi.detach() - 2.0).mean()).backward()
+            (-log_alpha * (log_pi.detach() - 2.0).mean()).backward()  # type: ignore[no-untyped-call]
             temperature.step()
         with torch.no_grad():
             following, log_next = sampled(next_obs, then)

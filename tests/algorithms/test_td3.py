@@ -39,7 +39,7 @@ def net_of(policy: Policy) -> ActorAndCritics:
 def critics(q: torch.nn.Module, obs: Floats, actions: Floats) -> Floats:
     """[n, B] of critics with tanh layers, in NumPy."""
     inputs = np.concatenate([obs, actions], axis=1)
-    return np.stack([tanh_mlp(linears(critic), inputs)[:, 0] for critic in q.critics])  # type: ignore[union-attr, arg-type]
+    return np.stack([tanh_mlp(linears(critic), inputs)[:, 0] for critic in q.critics])  # type: ignore[union-attr]
 
 
 def test_the_twins_are_two_different_networks() -> None:
@@ -89,7 +89,11 @@ def test_the_losses_by_hand() -> None:
 
 def test_the_gradient_of_the_critic_loss_is_that_of_finite_differences() -> None:
     random = np.random.default_rng(0)
-    values, target, weights = random.normal(size=(2, 5)), torch.from_numpy(random.normal(size=5)), torch.rand(5).double()
+    values, target, weights = (
+        random.normal(size=(2, 5)),
+        torch.from_numpy(random.normal(size=5)),
+        torch.rand(5).double(),
+    )
     tensor = torch.from_numpy(values).requires_grad_()
     _, _, (gradient,) = with_gradient(critic_loss, (tensor,), target, weights)
 
@@ -113,7 +117,7 @@ def snapshot(algorithm: TD3) -> dict[str, Floats]:
 def test_actor_and_targets_move_only_every_policy_delay_critic_updates(calls: list[int]) -> None:
     algorithm, policy = make(policy_delay=3)
     source = source_of(policy)
-    changed = {name: 0 for name in snapshot(algorithm)}
+    changed = dict.fromkeys(snapshot(algorithm), 0)
     if calls == [1] * 7:
         for _ in calls:
             before = snapshot(algorithm)
@@ -161,7 +165,7 @@ def plain_td3(algorithm: TD3, batches: list[ReplayBatch], noises: list[Tensor]) 
         values = q(obs, batch.actions.double())
         loss = sum((batch.weights.double() * F.mse_loss(v, target, reduction="none")).mean() for v in values)
         assert isinstance(loss, Tensor)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         critic.step()
         if t % config.policy_delay == 0:
             actor.zero_grad()

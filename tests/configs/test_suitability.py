@@ -52,7 +52,9 @@ def test_each_pair(algo: str, space: str) -> None:
 
 @pytest.mark.parametrize("algo", ["sac", "td3", "ddpg"])
 def test_the_dimension_that_is_not_bounded_is_named(algo: str) -> None:
-    with pytest.raises(UserError, match=r"dimension 1 of the action space is not bounded \(low 0, high inf\)") as caught:
+    with pytest.raises(
+        UserError, match=r"dimension 1 of the action space is not bounded \(low 0, high inf\)"
+    ) as caught:
         check(algo, "one-sided")
     assert "finite bounds" in caught.value.remedy
 

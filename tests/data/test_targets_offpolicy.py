@@ -139,7 +139,7 @@ def test_quantile_huber_is_least_at_the_quantiles() -> None:
     optimizer = torch.optim.Adam([quantiles], lr=20)
     for _ in range(400):
         optimizer.zero_grad()
-        quantile_huber(quantiles, target).sum().backward()
+        quantile_huber(quantiles, target).sum().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     np.testing.assert_allclose(numbers(quantiles)[0], [1000, 3000], atol=60)
 
@@ -149,7 +149,7 @@ def test_the_gradient_of_quantile_huber_is_that_of_finite_differences(k: int) ->
     random = np.random.default_rng(k)
     quantiles, target = random.normal(0, 2, (2, k)), random.normal(0, 2, (2, 7))
     tensor = torch.from_numpy(quantiles).requires_grad_()
-    quantile_huber(tensor, torch.from_numpy(target)).sum().backward()
+    quantile_huber(tensor, torch.from_numpy(target)).sum().backward()  # type: ignore[no-untyped-call]
     assert tensor.grad is not None
 
     def plain(at: npt.NDArray[np.float64]) -> float:

@@ -110,7 +110,7 @@ def test_a_network_larger_than_its_weights_is_never_made(
     family: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = architecture(family).net_arch
-    changes: list[dict[str, Any]] = [{"net_arch": dict.fromkeys(names, [width, width])}]
+    changes: list[dict[str, Any]] = [{"net_arch": {name: [width, width] for name in names}}]
     if family in ("c51", "quantile"):
         changes.append({"outputs": width})
     hostile = [description(family, change) for change in changes]
@@ -131,7 +131,10 @@ def test_a_family_is_made_for_the_actions_it_has_networks_for(family: str, actio
     if fits:
         build(OBS, ActionSpec.of(action), made)
         return
-    for refused in (lambda: build(OBS, ActionSpec.of(action), made), lambda: made.parameters(OBS, ActionSpec.of(action))):
+    for refused in (
+        lambda: build(OBS, ActionSpec.of(action), made),
+        lambda: made.parameters(OBS, ActionSpec.of(action)),
+    ):
         with pytest.raises(ValueError, match="has no network for"):
             refused()
 

@@ -37,7 +37,11 @@ def test_values_are_those_of_a_plain_network() -> None:
 
 @pytest.mark.parametrize("head", ["mean", "c51", "quantile"])
 def test_dueling_subtracts_the_mean_advantage(head: str) -> None:
-    options: dict[str, Any] = {"mean": {}, "c51": {"outputs": 5, "v_min": -1.0, "v_max": 1.0}, "quantile": {"outputs": 4}}
+    options: dict[str, Any] = {
+        "mean": {},
+        "c51": {"outputs": 5, "v_min": -1.0, "v_max": 1.0},
+        "quantile": {"outputs": 4},
+    }
     net = discrete("dueling", head=head, **options[head])
     trunk, advantage, value = linears(net)
     hidden = np.tanh(X @ trunk[0].T + trunk[1])

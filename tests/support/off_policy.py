@@ -20,6 +20,7 @@ from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.training.agent import Agent
+from steadyrl.training.off_policy import OffPolicyLoop
 from support.envs import ConstantReward
 from support.policies import CPU, VECTOR
 from support.training_envs import PaysVector
@@ -183,3 +184,9 @@ def agent_of(algo: str, env: Any, **options: Any) -> Agent:
     """A small agent that learns at every step."""
     make, settings = AGENTS[algo]
     return make(env, **{**QUICK, **settings, **options})
+
+
+def loop_of(agent: Agent) -> OffPolicyLoop:
+    """Its loop, of the type that it has."""
+    assert isinstance(agent.loop, OffPolicyLoop)
+    return agent.loop

@@ -86,7 +86,8 @@ def test_dqn_in_every_form(variant: str) -> None:
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("algo", CONTINUOUS)
 def test_continuous_actions_in_a_native_environment_with_made_up_rows(algo: str, n_step: int) -> None:
-    check(trained(algo, PaysVectorForMoving(AutoresetMode.NEXT_STEP, length=HORIZON), n_step=n_step, **CONTINUOUS[algo]))
+    env = PaysVectorForMoving(AutoresetMode.NEXT_STEP, length=HORIZON)
+    check(trained(algo, env, 1000 if n_step == 1 else 600, n_step=n_step, **CONTINUOUS[algo]))
 
 
 def test_sac_is_paid_for_the_entropy_of_every_later_step() -> None:
@@ -98,7 +99,7 @@ def test_sac_is_paid_for_the_entropy_of_every_later_step() -> None:
 
 def test_sac_with_longer_returns_is_paid_for_entropy_from_where_it_bootstraps() -> None:
     """Windows of 3 steps, of 2 and 1 before the limit: Q = E[(1 - gamma^k) / (1 - gamma) + gamma^k (Q + alpha H)]."""
-    agent = trained("sac", partial(PaysForMoving, HORIZON), 1000, tau=0.05, ent_coef=ALPHA, n_step=3)
+    agent = trained("sac", partial(PaysForMoving, HORIZON), 700, tau=0.05, ent_coef=ALPHA, n_step=3)
     discount = ((HORIZON - 2) * GAMMA**3 + GAMMA**2 + GAMMA) / HORIZON
     check(agent, 1 / (1 - GAMMA) + ALPHA * entropy(agent) * discount / (1 - discount))
 
@@ -113,10 +114,8 @@ def test_control_the_limit_told_as_the_end_gives_another_value(algo: str) -> Non
     """An episode ends after a step with a chance of 1 / 7 for one who cannot see the time."""
     env = partial(EndsInstead if algo == "dqn" else MovingEndsInstead, HORIZON)
     agent = trained(algo, env, 800, **CONTINUOUS.get(algo, {}))
-    if algo == "dqn":  # 1 / 7 of the errors are beyond Huber's threshold: 1 / 7 = 6 / 7 * (1 + gamma * v - v)
-        wrong = (1 - 1 / (HORIZON - 1)) / (1 - GAMMA)
-    else:
-        wrong = 1 / (1 - GAMMA * (1 - 1 / HORIZON))
+    # DQN's 1 / 7 of the errors are beyond Huber's threshold: there 1 / 7 = 6 / 7 * (1 + gamma * v - v).
+    wrong = (1 - 1 / (HORIZON - 1)) / (1 - GAMMA) if algo == "dqn" else 1 / (1 - GAMMA * (1 - 1 / HORIZON))
     assert wrong < 0.85 / (1 - GAMMA)  # so the tests above would fail
     np.testing.assert_allclose(agent.value(OBSERVATIONS).mean(), wrong, rtol=0.1)
 
