@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,13 @@ import torch
 from torch import Tensor
 
 from steadyrl.nn.distributions import make_distribution
-from steadyrl.nn.networks import ActorCritic, feature_dim, policy_latent_dim, trunk_widths
+from steadyrl.nn.networks import ActorCritic, policy_latent_dim
 from steadyrl.nn.normalizer import ObsNormalizer
+from steadyrl.nn.sizes import MAX_LAYERS, parameters
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
 
 _DESCRIPTION = {"obs", "action", "architecture", "normalize_obs", "value_scale"}
-_MAX_LAYERS = 1000  # of a saved network: making layers takes time even where they are narrow
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Architecture:
         good = (
             made.net_arch.keys() == {"pi", "vf"}
             and all(type(width) is int and width >= 1 for width in widths)
-            and len(widths) <= _MAX_LAYERS
+            and len(widths) <= MAX_LAYERS
             and type(made.log_std_init) in (int, float)
             and {type(made.squash_output), type(made.use_sde)} == {bool}
         )
@@ -51,19 +50,7 @@ class Architecture:
 
     def parameters(self, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
         """How many weights the network has, counted without making it."""
-        pi, vf = trunk_widths(self.net_arch)
-        features, size = feature_dim(obs_spec), action_spec.size
-        latent = pi[-1] if pi else features
-        if action_spec.kind == "continuous":
-            head = _linear(latent, size) + (latent * size if self.use_sde else size)
-        else:
-            head = _linear(latent, size if action_spec.kind == "multibinary" else sum(action_spec.nvec))
-        trunks = sum(_linear(*pair) for widths in (pi, vf) for pair in pairwise((features, *widths)))
-        return trunks + head + _linear(vf[-1] if vf else features, 1)
-
-
-def _linear(width_in: int, width_out: int) -> int:
-    return width_in * width_out + width_out
+        return parameters(self.net_arch, obs_spec, action_spec, use_sde=self.use_sde)
 
 
 class Policy:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from steadyrl.algorithms import OnPolicyAlgorithm
@@ -88,7 +89,7 @@ class OnPolicyLoop:
     def learn(self, total: int) -> dict[str, Tensor | float]:
         """One update from the rollout as far as it goes; schedules run over `total` environment steps."""
         assert self._obs is not None
-        with self.phases("learn"):
+        with self.phases("learn"), torch.enable_grad():  # an environment's code may have turned it off
             last_values = self.policy.values(self.policy.normalise(self._obs))
             batch = self.rollout.batch(last_values, self.config.gamma, self.config.gae_lambda)
             self.rollout.clear()
