@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,6 +22,7 @@ from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ObsTree
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
+from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import jsonable, write_atomic
 from steadyrl.training.guards import require_sane
@@ -29,6 +31,7 @@ from steadyrl.training.on_policy import OnPolicyLoop
 from steadyrl.training.plan import make_folder
 from steadyrl.training.policies import new_policy, require_same_spaces
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
+from steadyrl.training.signals import release
 from steadyrl.training.threads import torch_threads
 
 
@@ -173,7 +176,9 @@ class Agent:
                 remedy="Pass run_dir to learn, or leave capture_video out.",
                 code="no-run-dir",
             )
-        outcome = learning.run(folder=folder)
+        with nullcontext() if folder is None else recorded(folder):
+            outcome = learning.run(folder=folder)
+            release()
         if outcome.signal == "SIGINT":
             raise KeyboardInterrupt
         if outcome.signal:

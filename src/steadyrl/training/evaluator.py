@@ -46,7 +46,7 @@ class Evaluator:
         if not self._envs and isinstance(self._source, EnvFactory):
             number = 1 if self._source.is_instance else min(MAX_ENVS, len(self._seeds))
             for _ in range(number):
-                self._envs.append(self._source())
+                self._envs.append(self._source(role="An evaluation environment"))
             if len({id(env.unwrapped) for env in self._envs}) < number:
                 raise UserError(
                     f"{self._source.id} returned the same environment twice.",

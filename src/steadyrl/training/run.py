@@ -8,6 +8,7 @@ from typing import Any
 
 from steadyrl.training.agent import Agent, say
 from steadyrl.training.agents import AGENTS, load
+from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import find_checkpoint
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
@@ -169,7 +170,7 @@ def train(
         KeyboardInterrupt: SIGINT came before the training began or after it ended; SystemExit with the status of the
             signal for SIGTERM and SIGUSR1. Within the training a signal ends the run, whose status says so.
     """
-    listeners = [callback] if callable(callback) else list(callback or ())
+    listeners = listeners_of(callback)
     with signals_raise():
         plan = prepare(algo, env, options, preset=preset, total_timesteps=total_timesteps)
         with recorded(plan.folder):
