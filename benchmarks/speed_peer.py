@@ -1,4 +1,4 @@
-"""Times one piece of work in Stable-Baselines3 or SBX with its defaults; runs in the peers' environment; prints JSON."""
+"""Times one piece of work in Stable-Baselines3 or SBX with its defaults; prints JSON."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ def speed() -> str:
     note = (
         f"Medians of {document['repeats']} measurements each, in turn, on one machine with {machine['cores']} cores "
         f"({machine['platform']}); torch {versions['ours']['torch']}, Gymnasium {versions['ours']['gymnasium']}, "
-        f"Stable-Baselines3 {versions['sb3']['stable_baselines3']}, SBX {versions['sbx']['sbx']}. SteadyRL computes with "
-        "1 thread here, the peers with their defaults.\n"
+        f"Stable-Baselines3 {versions['sb3']['stable_baselines3']}, SBX {versions['sbx']['sbx']}. "
+        "SteadyRL computes with 1 thread here, the peers with their defaults.\n"
     )
     return table(head, rows) + "\n" + note
 

@@ -89,6 +89,8 @@ def headers() -> dict[str, tuple[bytes, str]]:
         "format": (changed(format="zip"), "steadyrl-bundle"),
         "version": (changed(version=2), "its version is 2"),
         "version-text": (changed(version="1"), "its version is '1'"),
+        "maker-number": (changed(steadyrl=1), "`steadyrl` is '1', not the version that made it"),
+        "maker-none": (changed(steadyrl=None), "`steadyrl` is 'None'"),
         "version-bool": (changed(version=True), "its version is True"),
         "extra-key": (changed(code="import os"), "exactly the keys"),
         "no-policy": (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import stat
 import struct
 import zlib
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from torch import Tensor
 
 from steadyrl._version import __version__
 from steadyrl.errors import UserError
+from steadyrl.nn.architecture import MAX_BUNDLE as _MAX_BUNDLE
+from steadyrl.nn.architecture import MAX_JSON as _MAX_JSON
 from steadyrl.nn.policy import Policy
 
 FORMAT, VERSION = "steadyrl-bundle", 1
@@ -31,7 +34,7 @@ _HEADER, _WEIGHTS = "bundle.json", "weights.safetensors"
 _KEYS = {"format", "version", "steadyrl", "policy", "about", "weights_size", "weights_sha256"}
 _ABOUT: dict[str, type] = {"algo": str, "config": dict}
 _ABOUT_OPTIONAL: dict[str, type] = {"env": str, "env_kwargs": dict, "seed": int, "num_timesteps": int}
-_MAX_JSON, _MAX_DEPTH, _MAX_BUNDLE = 2**20, 32, 2**31
+_MAX_DEPTH = 32
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,10 @@ def read_bundle(path: Path, device: torch.device) -> Bundle:
         UserError: the file is missing, damaged, of another format or version, or does not hold what it says.
     """
     try:
-        size = path.stat().st_size
-        data = path.read_bytes() if size <= _MAX_BUNDLE else b""
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):  # reading a pipe would wait for ever
+            raise ValueError("it is a folder" if stat.S_ISDIR(about.st_mode) else "it is no file")
+        data = path.read_bytes() if about.st_size <= _MAX_BUNDLE else b""
     except (OSError, ValueError) as error:
         raise UserError(
             f"The bundle {path} cannot be read: {getattr(error, 'strerror', None) or error}.",
@@ -107,6 +112,8 @@ def _from_bytes(data: bytes, device: torch.device) -> Bundle:
         raise _RefusedError(f"its version is {header.get('version')!r}, and this library reads version {VERSION}")
     if header.keys() != _KEYS:
         raise _RefusedError(f"{_HEADER} must have exactly the keys {sorted(_KEYS)}")
+    if type(header["steadyrl"]) is not str:
+        raise _RefusedError(f"`steadyrl` is {str(header['steadyrl'])[:100]!r}, not the version that made it")
     if header["weights_size"] != len(weights) or header["weights_sha256"] != hashlib.sha256(weights).hexdigest():
         raise _RefusedError(f"{_WEIGHTS} does not have the size and checksum that {_HEADER} names")
     tensors = _tensors(weights)

@@ -44,5 +44,7 @@ class NonFiniteError(RunFailedError):
 def nearest(word: str, known: Iterable[str]) -> str:
     """A suggestion such as `Did you mean CartPole-v1?`, or an empty string when nothing is near."""
     by_lower = {name.lower(): name for name in known}
+    if word.lower() in by_lower:  # only the case differs
+        return f"Did you mean {by_lower[word.lower()]}?"
     hits = difflib.get_close_matches(word.lower(), by_lower, n=3, cutoff=0.55)
     return f"Did you mean {' or '.join(by_lower[hit] for hit in hits)}?" if hits else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steadyrl import __version__
-from steadyrl.cli.main import COMMANDS, main
+from steadyrl.cli.main import COMMANDS, main, wants_json
 
 HEAVY = ("torch", "numpy", "gymnasium", "rich", "tensorboardX", "psutil")
 
@@ -77,6 +77,10 @@ MISTAKES: list[tuple[Sequence[str], str, str]] = [
     (["train", "ppo", "CartPole-v1", "--preset", "CartPol-v1"], "unknown-preset", "Did you mean CartPole-v1"),
     (["train", "ppo", "CartPol-v1"], "unknown-env", "CartPole"),
     (["eval", "no-such-folder"], "not-a-run", "no-such-folder does not exist"),
+    (["train", "ppo", "cartpole-v1"], "unknown-env", "Did you mean CartPole-v1?"),
+    (["train", "ppo", "CartPole-v1", "--net-arch", "64", "64"], "bad-value", "Write --net-arch 64,64."),
+    (["train", "ppo", "CartPole-v1", "--total-timesteps"], "missing-value", "--total-timesteps 100000"),
+    (["eval", "agent.srl"], "not-a-run", "steadyrl.load"),
     (["eval"], "usage", "needs a run folder"),
     (["eval", "x", "--episodes", "0"], "bad-value", "episodes is 0"),
     (["record", "x", "-o", "film.gif"], "bad-value", "film.gif is no mp4"),
@@ -121,3 +125,30 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert (result.returncode, result.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("info", False),
+        ("info --json", True),
+        ("train --json ppo CartPole-v1", True),
+        ("info --json=True", True),
+        ("info --json yes", True),
+        ("info --json=False", False),
+        ("info --json false", False),
+        ("info --json=0", False),
+        ("info --no-json", False),
+        ("info --json --no-json", False),
+        ("info --json false --json", True),
+        ("train --display json", False),
+        ("", False),
+    ],
+)
+def test_json_is_on_or_off_in_every_spelling(line: str, wanted: bool) -> None:
+    assert wants_json(line.split()) is wanted
+
+
+def test_the_short_flag_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "--help"]) == 0
+    assert "-o PATH, --output PATH" in capsys.readouterr().out

@@ -1,14 +1,17 @@
+import json
+import os
 from pathlib import Path
 
 import pytest
 
-from steadyrl.cli.runs import find_run
+from steadyrl.cli.runs import Found, find_run
 from steadyrl.errors import UserError
 
 
-def make_run(path: Path) -> Path:
+def make_run(path: Path, started: str = "2026-01-01T00:00:00+00:00", status: str = "finished") -> Path:
     path.mkdir(parents=True)
     (path / "config.json").write_text("{}")
+    (path / "manifest.json").write_text(json.dumps({"started": started, "status": status}))
     return path
 
 
@@ -20,17 +23,59 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_run_folder_is_itself(here: Path) -> None:
     run = make_run(here / "elsewhere")
-    assert find_run(str(run), "eval") == run
+    assert find_run(str(run), "eval") == Found(run)
 
 
-@pytest.mark.parametrize("word", ["latest", "runs", "runs/Zoo-v0"])
-def test_the_newest_run_below_a_folder(here: Path, word: str) -> None:
-    make_run(here / "runs/Aa-v0/ppo/20260101T000000Z-seed9")
-    make_run(here / "runs/Zoo-v0/a2c/20250101T000000Z-seed0")
-    if word == "runs/Zoo-v0":
-        assert find_run(word, "eval") == Path("runs/Zoo-v0/a2c/20250101T000000Z-seed0")
-    else:
-        assert find_run(word, "eval") == Path("runs/Aa-v0/ppo/20260101T000000Z-seed9")
+@pytest.mark.parametrize("word", ["latest", "runs", ".", "runs/Zoo-v0"])
+def test_the_newest_run_is_the_one_that_began_last_whatever_its_name(here: Path, word: str) -> None:
+    newest = make_run(Path("runs/Aa-v0/ppo/first"), "2026-02-01T00:00:00.250+00:00")
+    make_run(Path("runs/Aa-v0/ppo/20991231T000000Z-seed9"), "2026-02-01T00:00:00.125+00:00")
+    other = make_run(Path("runs/Zoo-v0/a2c/zzz"), "2025-01-01T00:00:00+00:00")
+    assert find_run(word, "eval") == Found(other if word == "runs/Zoo-v0" else newest)
+
+
+@pytest.mark.parametrize("damage", ["{}", "[1]", "{", '{"started": 7}', '{"started": "soon"}'])
+def test_a_manifest_without_a_start_counts_by_its_time(here: Path, damage: str) -> None:
+    _, new = (
+        make_run(Path("runs/E/ppo") / name, f"{year}-01-01T00:00:00+00:00") for name, year in (("z", 2020), ("y", 2024))
+    )
+    run = make_run(Path("runs/E/ppo/x"))
+    (run / "manifest.json").write_text(damage)
+    os.utime(run / "manifest.json", (1.6e9, 1.6e9))  # in 2020
+    assert find_run("latest", "eval").path == new
+    os.utime(run / "manifest.json", (1.9e9, 1.9e9))  # in 2030
+    assert find_run("latest", "eval").path == run
+
+
+def test_runs_without_an_agent_do_not_win_and_are_named(here: Path) -> None:
+    good = make_run(Path("runs/E/ppo/a"), "2026-01-01T00:00:00+00:00")
+    for day in (2, 3):
+        make_run(Path(f"runs/E/ppo/b{day}"), f"2026-01-0{day}T00:00:00+00:00", "failed")
+    found = find_run("latest", "eval", lambda run: run == good)
+    assert found == Found(good, f"Passed over 2 newer runs without a usable agent; taken: {good}.")
+    with pytest.raises(UserError, match=r"newest is runs/E/ppo/b3 \(failed\)"):
+        find_run("latest", "eval", lambda run: False)
+    assert find_run("runs/E/ppo/b3", "eval", lambda run: False) == Found(Path("runs/E/ppo/b3"))
+
+
+def test_a_folder_of_another_program_is_no_run(here: Path) -> None:
+    (here / "models/bert").mkdir(parents=True)
+    (here / "models/bert/config.json").write_text("{}")
+    with pytest.raises(UserError, match="no run lies up to 5 levels below"):
+        find_run("models", "eval")
+
+
+def test_the_home_folder_may_be_a_tilde(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(here))
+    run = make_run(here / "mine")
+    assert find_run("~/mine", "eval") == Found(run)
+
+
+def test_a_saved_agent_is_sent_to_python(here: Path) -> None:
+    (here / "cartpole.srl").write_bytes(b"PK")
+    with pytest.raises(UserError, match="is a saved agent") as caught:
+        find_run("cartpole.srl", "eval")
+    assert 'steadyrl.load("cartpole.srl"' in caught.value.remedy
 
 
 def test_what_is_no_run_says_why_and_what_to_do(here: Path) -> None:

@@ -1,4 +1,6 @@
+import contextlib
 import json
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -9,12 +11,13 @@ from typing import Any
 import pytest
 
 from steadyrl.cli.main import main
-from steadyrl.cli.train_command import TrainOptions, parse, score
+from steadyrl.cli.train_command import LATER, TrainOptions, parse, score
 from steadyrl.configs import PPOConfig
 from steadyrl.configs.run import RunSettings
-from steadyrl.errors import RunFailedError
+from steadyrl.errors import RunFailedError, UserError
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.plan import Plan
+from steadyrl.training.signals import STATUS, signalled
 
 
 @pytest.fixture
@@ -109,7 +112,7 @@ def test_the_folder_is_named_before_training_and_everything_after(
     after = capsys.readouterr().out.splitlines()
     assert after[:3] == [
         "Finished: 1,000 steps in 2.0 s (500 steps per second).",
-        "Evaluation of the final agent: 499.5 +- 1.2 (95% interval 498.0..500.0, 10 episodes).",
+        "Evaluation of the final agent: 499.5 +- 1.2 (std; 95% interval 498.0..500.0, 10 episodes).",
         "Run folder   out",
     ]
     assert after[-2:] == ["Go on with   steadyrl eval out", "             steadyrl record out"]
@@ -172,19 +175,128 @@ def test_an_unforeseen_failure_leaves_its_traceback_in_the_run_folder(
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "code"), [(KeyboardInterrupt(), "interrupted", 130), (ImportError("torch"), "failed", 3)]
+    ("error", "status", "code"),
+    [
+        (KeyboardInterrupt(), "interrupted", 130),
+        (signalled("SIGTERM"), "preempted", 143),
+        (signalled("SIGUSR1"), "preempted", 138),
+        (ImportError("torch"), "failed", 3),
+    ],
 )
 def test_a_run_that_ends_while_torch_is_imported_does_not_look_alive(
-    here: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: str, code: int
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    status: str,
+    code: int,
 ) -> None:
     class Broken(ModuleType):
         def __getattr__(self, name: str) -> Any:
             raise error
 
     monkeypatch.setitem(sys.modules, "steadyrl.training.run", Broken("steadyrl.training.run"))
-    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out"]) == code
+    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out", "--json"]) == code
     assert json.loads((here / "out" / "manifest.json").read_text())["status"] == status
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert told["code"] == ("unexpected" if status == "failed" else status)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
+def test_a_signal_outside_the_loop_has_its_status_whatever_foreign_code_makes_of_it(
+    name: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(plan: Plan) -> dict[str, Any]:
+        try:
+            signal.raise_signal(getattr(signal, name))
+        except BaseException as error:
+            raise RunFailedError("The worker ended.") from error
+        raise AssertionError("no signal came")
+
+    before = signal.getsignal(signal.SIGTERM)
+    fake_run(monkeypatch, execute)
+    code = 128 + int(getattr(signal, name))
+    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out"]) == code
+    manifest = json.loads((here / "out" / "manifest.json").read_text())
+    assert (manifest["status"], manifest["signal"]) == (STATUS[name], name)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_that_foreign_code_swallows_still_ends_the_run(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def execute(plan: Plan) -> dict[str, Any]:
+        with contextlib.suppress(BaseException):
+            signal.raise_signal(signal.SIGTERM)
+        return SUMMARY
+
+    fake_run(monkeypatch, execute)
+    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out"]) == 143
+    assert json.loads((here / "out" / "manifest.json").read_text())["status"] == "preempted"
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("bye"), GeneratorExit()])
+def test_code_that_ends_the_program_is_a_failed_run(
+    error: BaseException, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def execute(plan: Plan) -> dict[str, Any]:
+        raise error
+
+    fake_run(monkeypatch, execute)
+    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out", "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert told["code"] == "env-exit"
+    assert type(error).__name__ in told["message"]
+    assert "CartPole-v1" in told["message"]
+    manifest = json.loads((here / "out" / "manifest.json").read_text())
+    assert (manifest["status"], manifest["error_file"]) == ("failed", "error.txt")
+    assert str(Path("out/error.txt")) in told["remedy"]
+    assert type(error).__name__ in (here / "out" / "error.txt").read_text()
+
+
+def test_code_that_ends_the_program_while_preparing_is_bad_input(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "leaves.py").write_text("import sys\nsys.exit(0)\n")
+    assert main(["train", "ppo", "leaves.py:Env", "--json"]) == 2
+    assert "SystemExit" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert [path.name for path in here.iterdir() if path.name != "__pycache__"] == ["leaves.py"]
+
+
+def test_bad_input_that_shows_late_leaves_no_folder(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def execute(plan: Plan) -> dict[str, Any]:
+        raise UserError("There is no such device.")
+
+    fake_run(monkeypatch, execute)
+    for where in (["--run-dir", "a/b/out"], []):
+        assert main(["train", "ppo", "CartPole-v1", *where]) == 2
+        assert list(here.iterdir()) == []
+
+
+def test_warnings_are_told_without_a_display(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = ModuleType("steadyrl.training.run")
+
+    def run(plan: Plan, listeners: Sequence[Listener], say: Callable[[Notice], None]) -> SimpleNamespace:
+        for listener in listeners:
+            listener(Notice("long-episode", "It does not end.", "warning"))
+            listener(Notice("other", "By the way.", "note"))
+        return SimpleNamespace(summary=lambda: SUMMARY)
+
+    module.execute = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "steadyrl.training.run", module)
+    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out", "--quiet"]) == 0
+    assert capsys.readouterr().err == "warning: It does not end.\n"
+
+
+@pytest.mark.parametrize("algo", LATER)
+def test_an_algorithm_that_does_not_exist_yet_is_said_to(
+    algo: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", algo, "Pendulum-v1"]) == 2
+    assert f"The algorithm {algo} does not exist yet" in capsys.readouterr().err
 
 
 def test_a_score_without_an_interval() -> None:
-    assert score({"mean": 1.0, "std": 0.0, "ci95": [None, None], "episodes": 1}) == "1.0 +- 0.0 (1 episodes)"
+    assert score({"mean": 1.0, "std": 0.0, "ci95": [None, None], "episodes": 1}) == "1.0 +- 0.0 (std; 1 episode)"

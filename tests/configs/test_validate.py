@@ -14,7 +14,8 @@ from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
 
 NAN, INF = math.nan, math.inf
-SIZES: list[Any] = [0, -1, 2.5, NAN, True, "3"]
+SIZES: list[Any] = [0, -1, 2.5, NAN, True, "3", 2**63, 10**30]
+SEEDS: list[Any] = [-1, 2**63, 10**400, 1.5]
 POSITIVE: list[Any] = [
     0.0,
     -1e-9,
@@ -37,8 +38,17 @@ ON_POLICY: dict[str, list[Any]] = {
     "ent_coef": NOT_NEGATIVE,
     "vf_coef": NOT_NEGATIVE,
     "max_grad_norm": NOT_NEGATIVE,
-    "net_arch": [(0,), (64, -1), (2.5,), {"pi": (64,)}, {"pi": (0,), "vf": (64,)}, {"pi": (), "vf": (), "qf": ()}],
-    "sde_sample_freq": [0, -2],
+    "net_arch": [
+        (0,),
+        (2**63,),
+        (64, -1),
+        (2.5,),
+        {"pi": (64,)},
+        {"pi": (0,), "vf": (64,)},
+        {"pi": (), "vf": (), "qf": ()},
+    ],
+    "sde_sample_freq": [0, -2, 10**30],
+    "log_std_init": [-20.1, 20.1, NAN, INF],
 }
 PPO_ONLY: dict[str, list[Any]] = {
     "batch_size": SIZES,
@@ -48,15 +58,15 @@ PPO_ONLY: dict[str, list[Any]] = {
     "target_kl": [0.0, -1.0, NAN],
 }
 RUN: dict[str, list[Any]] = {
-    "seed": [-1],
-    "eval_seed": [-1],
-    "env_seed": [-1],
-    "algo_seed": [-1],
-    "eval_freq": [-1],
-    "checkpoint_freq": [-1],
-    "threads": SIZES,
-    "eval_episodes": SIZES,
-    "max_episode_steps": [0, -1],
+    "seed": SEEDS,
+    "eval_seed": SEEDS,
+    "env_seed": SEEDS,
+    "algo_seed": SEEDS,
+    "eval_freq": SEEDS,
+    "checkpoint_freq": SEEDS,
+    "threads": [*SIZES, 1025],
+    "eval_episodes": [*SIZES, 1_000_001],
+    "max_episode_steps": SIZES,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from support.envs import (
     ScriptedVector,
     SpaceProbe,
 )
-from support.faulty_envs import Failing
+from support.faulty_envs import Altered, Failing, Walk
 from support.vectors import collect
 
 
@@ -262,16 +263,71 @@ def test_a_final_observation_that_is_not_finite_names_its_environment() -> None:
     envs.close()
 
 
-def test_large_finite_numbers_pass() -> None:
-    space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-
-    class Large(SpaceProbe):
-        def _sample(self) -> Any:
-            return np.full(2, 1e30, np.float32)  # its square is infinite in float32
-
-    envs = make_vec(lambda: Large(space, spaces.Discrete(2)))
-    assert envs.reset([0])[""].tolist() == [[np.float32(1e30)] * 2]
+@pytest.mark.parametrize("size", [1, 50])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_numbers_pass_up_to_the_absurd(dtype: Any, size: int) -> None:
+    # The sum of 50 squares is above the square of the limit, though no entry is beyond it.
+    space = spaces.Box(-np.inf, np.inf, (size,), dtype)
+    envs = make_vec(lambda: Walk(space, lambda t: np.full(size, [9e17, -9e17, 1.01e18][t], dtype)))
+    assert envs.reset([0])[""].tolist() == [[np.float32(9e17)] * size]
+    envs.step(np.zeros(1, np.int64))
+    with pytest.raises(RunFailedError, match=r"gave 1\.01e\+18 as entry 0 of its observation in step 2") as caught:
+        envs.step(np.zeros(1, np.int64))
+    assert caught.value.code == "env-absurd"
     envs.close()
+
+
+@pytest.mark.parametrize("value", [1e19, 1e38, 1e39, -1e39, 1e300])
+def test_an_absurd_observation_is_told_as_the_environment_gave_it(value: float) -> None:
+    part = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    space = spaces.Dict({"a": part, "b": part})
+    envs = make_vec(lambda: Walk(space, lambda t: {"a": np.zeros(2), "b": np.array([0.0, value if t else 0.0])}), 2)
+    envs.reset([5, 6])
+    said = (
+        rf"Environment 0 \(env\) gave {re.escape(str(value))} as entry 1 of its observation at 'b' in step 1 .*seed 5"
+    )
+    with pytest.raises(RunFailedError, match=said) as caught:
+        envs.step(np.zeros(2, np.int64))
+    assert "above 1e+18" in caught.value.remedy
+    envs.close()
+
+
+def test_an_absurd_integer_is_refused_too() -> None:
+    space = spaces.Box(-(2**62), 2**62, (1,), np.int64)
+    envs = make_vec(lambda: Walk(space, lambda t: np.array([2**61 if t else 0])))
+    envs.reset([0])
+    with pytest.raises(RunFailedError, match=str(2**61)):
+        envs.step(np.zeros(1, np.int64))
+    envs.close()
+
+
+@pytest.mark.parametrize("value", [1.1e18, -1e19, 1e38, 1e308])
+def test_an_absurd_reward_is_named(value: float) -> None:
+    def alter(parts: list[Any]) -> Any:
+        return parts[0], np.array([1e17, value]), *parts[2:]
+
+    envs = make_vec(Altered(alter))
+    envs.reset([0, 1])
+    with pytest.raises(RunFailedError, match=rf"Environment 1 .* gave {re.escape(str(value))} as its reward in step 1"):
+        envs.step(np.zeros(2, np.int64))
+    envs.close()
+
+
+def test_large_rewards_pass_up_to_the_absurd() -> None:
+    envs = make_vec(Altered(lambda parts: (parts[0], np.full(2, 1e18), *parts[2:])))
+    envs.reset([0, 1])
+    assert envs.step(np.zeros(2, np.int64)).rewards.tolist() == [1e18, 1e18]
+
+
+def test_an_absurd_final_observation_is_named() -> None:
+    def alter(parts: list[Any]) -> Any:
+        parts[4]["final_obs"][1] = np.full(4, 1e25)
+        return tuple(parts)
+
+    envs = make_vec(Altered(alter, AutoresetMode.SAME_STEP, ends=True))
+    envs.reset([0, 1])
+    with pytest.raises(RunFailedError, match=r"Environment 1 .* gave 1e\+25 as entry 0 of its observation in step 1"):
+        envs.step(np.zeros(2, np.int64))
 
 
 def test_columns_are_taken_and_other_shapes_refused() -> None:
@@ -320,3 +376,43 @@ def test_close_may_be_called_twice() -> None:
     envs.close()
     envs.close()
     assert len(closed) == 2
+
+
+def test_a_vector_environment_that_cannot_be_closed_is_told_and_no_more() -> None:
+    class Stuck(ScriptedVector):
+        def close_extras(self, **kwargs: Any) -> None:
+            raise OSError("the door is locked")
+
+    envs = make_vec(Stuck([[Ending(1, True, False)]], AutoresetMode.NEXT_STEP))
+    with pytest.warns(UserWarning, match=r"close\(\) of Stuck raised OSError: the door is locked"):
+        envs.close()
+    envs.close()
+
+
+@pytest.mark.parametrize("method", ["reset", "step"])
+@pytest.mark.parametrize("error", [ValueError("worn out"), SystemExit(0), GeneratorExit("worn out")])
+def test_what_a_vector_environment_raises_is_told_with_its_name(method: str, error: BaseException) -> None:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    vector = ScriptedVector([[Ending(1, True, False)]], AutoresetMode.NEXT_STEP)
+    envs = make_vec(vector)
+    if method == "step":
+        envs.reset([0])
+    setattr(vector, method, fails)
+    with pytest.raises(
+        RunFailedError, match=rf"ScriptedVector raised {type(error).__name__} in {method}\(\)"
+    ) as caught:
+        envs.reset([0]) if method == "reset" else envs.step(np.array([0]))
+    assert (caught.value.code, caught.value.__cause__) == ("env-error", error)
+
+
+def test_ctrl_c_in_a_vector_environment_stays_one() -> None:
+    class Interrupted(ScriptedVector):
+        def step(self, actions: Any) -> Any:
+            raise KeyboardInterrupt
+
+    envs = make_vec(Interrupted([[Ending(1, True, False)]], AutoresetMode.NEXT_STEP))
+    envs.reset([0])
+    with pytest.raises(KeyboardInterrupt):
+        envs.step(np.array([0]))

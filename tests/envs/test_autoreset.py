@@ -11,7 +11,7 @@ import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from steadyrl.envs.vector import make_vec
-from steadyrl.errors import RunFailedError
+from steadyrl.errors import RunFailedError, UserError
 from support.envs import Ending, Scripted, ScriptedVector
 from support.vectors import collect, oracle
 
@@ -97,3 +97,26 @@ def test_a_backend_that_loses_transitions_next_to_a_reset_is_not_mended() -> Non
     assert rows[False][1] == expected
     lost = [row for row in rows[True][1] if row.reward == 0 and row.obs == row.final_obs]
     assert len(lost) == 2
+
+
+def test_a_disabled_environment_that_ignores_the_mask_is_refused() -> None:
+    class Ignores(ScriptedVector):
+        def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+            return super().reset(seed=seed)
+
+    envs = make_vec(Ignores([[Ending(2, True, False)], [Ending(3, True, False)]], AutoresetMode.DISABLED))
+    envs.reset([0, 1])
+    envs.step(np.array([0, 0]))
+    with pytest.raises(UserError, match=r"'?reset_mask'?.* leaves out") as caught:
+        envs.step(np.array([0, 0]))
+    assert (caught.value.code, "another autoreset mode" in caught.value.remedy) == ("reset-mask", True)
+
+
+def test_gymnasiums_own_that_ignores_the_mask_is_refused() -> None:
+    vector = gym.make_vec("CartPole-v1", 4, vectorization_mode="vector_entry_point")
+    vector.metadata = {**vector.metadata, "autoreset_mode": AutoresetMode.DISABLED}
+    envs = make_vec(vector)
+    envs.reset([0, 1, 2, 3])
+    with pytest.raises(UserError, match="declares autoreset mode DISABLED"):
+        all(envs.step(np.array([1, 0, 1, 0])).valid.all() for _ in range(60))
+    envs.close()

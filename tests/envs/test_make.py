@@ -295,3 +295,90 @@ def test_a_factory_makes_old_classes_whose_faults_show_at_the_reset() -> None:
     env = make_env_factory(OldReset)()
     with pytest.raises(UserError, match=r"reset\(\) of OldReset returned one ndarray"):
         env.reset()
+
+
+class NoSpaces(gym.Env[Any, Any]):
+    """The commonest error of a beginner."""
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({}, "NoSpaces has no observation_space"),
+        ({"observation_space": None, "action_space": gym.spaces.Discrete(2)}, "has no observation_space"),
+        ({"observation_space": gym.spaces.Discrete(2)}, "has no action_space"),
+        ({"observation_space": gym.spaces.Discrete(2), "action_space": 2}, "the action_space 2, which is no gymnasium"),
+        ({"observation_space": (4,), "action_space": 2}, r"the observation_space (4,), which"),
+    ],
+)
+def test_a_missing_space_is_named_with_its_cure(told: dict[str, Any], said: str, limit: int | None) -> None:
+    def make() -> gym.Env[Any, Any]:
+        env = NoSpaces()
+        for key, space in told.items():
+            setattr(env, key, space)
+        return env
+
+    make.__name__ = "NoSpaces"
+    error = refusal(make, max_episode_steps=limit)
+    key = "action_space" if "action_space" in said else "observation_space"
+    assert (error.code, error.exit_status) == ("env-space", 2)
+    assert said in error.message
+    assert error.remedy.startswith(f"Set it in __init__, for example self.{key} = gymnasium.spaces.")
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), BaseException("odd"), GeneratorExit()])
+def test_no_exception_of_a_constructor_ends_the_program(error: BaseException) -> None:
+    def leaves() -> gym.Env[Any, Any]:
+        raise error
+
+    said = refusal(leaves)
+    assert said.message.startswith(f"Making the environment leaves raised {type(error).__name__}")
+
+
+def test_ctrl_c_in_a_constructor_stays_one() -> None:
+    def interrupted() -> gym.Env[Any, Any]:
+        raise KeyboardInterrupt
+
+    factory = make_env_factory(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        factory()
+
+
+@pytest.mark.parametrize("name", ["leaves_at_once.py:X", "leaves_at_once:X-v0", "leaves_at_once.py"])
+@pytest.mark.parametrize("line", ["import sys; sys.exit(0)", "raise BaseException('odd')"])
+def test_a_file_that_leaves_is_said(name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "leaves_at_once.py").write_text(line + "\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    error = refusal(name)
+    assert error.code == "env-module"
+    assert "raised SystemExit: 0" in error.message or "raised BaseException: odd" in error.message
+
+
+TWO = (
+    "import gymnasium as gym\nfrom support.envs import ConstantReward\n\nLIMIT = 3\n"
+    "class Doors(ConstantReward):\n    pass\n\nclass Keys(ConstantReward):\n    pass\n\nclass Helper:\n    pass\n"
+)
+
+
+def test_a_file_without_a_class_is_answered_with_those_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two_rooms.py").write_text(TWO)
+    (tmp_path / "no_rooms.py").write_text("import gymnasium as gym\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("two_rooms.py", "two_rooms.py:"):
+        error = refusal(name)
+        assert (error.code, error.remedy) == ("env-file", "Write two_rooms.py:Doors or two_rooms.py:Keys.")
+    assert "no_rooms.py:ClassName" in refusal("no_rooms.py").remedy
+    assert "There is no file" in refusal("three_rooms.py").message
+    error = refusal("two_rooms.py:LIMIT")
+    assert ("holds a int instead of a class" in error.message, error.remedy) == (True, "It has Doors, Keys.")
+
+
+def test_a_class_of_a_module_is_answered_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rooms_of_a_module.py").write_text(TWO)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    error = refusal("rooms_of_a_module:Doors")
+    assert error.code == "unknown-env"
+    assert error.remedy.startswith("Write rooms_of_a_module.py:Doors ")

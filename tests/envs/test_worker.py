@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -115,6 +116,19 @@ def test_a_constructor_that_fails_in_the_worker_only(tmp_path: Path) -> None:
         make_vec(OnlyInParent, 2, vec="async")
 
 
+def test_a_module_that_leaves_in_the_worker_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "leaves_elsewhere.py").write_text(
+        "import os, sys\nfrom support.envs import ConstantReward\n"
+        "if os.environ.get('AT_HOME') != str(os.getpid()):\n    sys.exit(0)\n"
+        "class Mine(ConstantReward):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("AT_HOME", str(os.getpid()))
+    mine = importlib.import_module("leaves_elsewhere").Mine
+    with pytest.raises(RunFailedError, match="Environment 0 cannot be made in its own process: SystemExit"):
+        make_vec(mine, 2, vec="async")
+
+
 def test_what_cannot_be_sent_is_said() -> None:
     lock = threading.Lock()
     with pytest.raises(UserError, match="cannot be sent to another process"):
@@ -141,6 +155,63 @@ def test_closing_ends_a_worker_that_hangs(monkeypatch: pytest.MonkeyPatch) -> No
     os.kill(processes[0].pid, signal.SIGSTOP)
     envs.close()
     assert not any(p.is_alive() for p in processes)
+
+
+@pytest.mark.parametrize("how", ["hang", "stopped"])
+def test_closing_ends_in_the_middle_of_a_step(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steadyrl.envs.worker._CLOSE_S", 0.3)
+    envs = make_vec(Failing, 2, vec="async", env_kwargs={"how": how, "at": 1})
+    envs.reset([0, 1])
+    processes = _workers(envs)
+    if how == "stopped":
+        os.kill(processes[0].pid, signal.SIGSTOP)
+    vector: Any = envs._env
+    vector.step_async(ZEROS)
+    envs.close()
+    assert not any(p.is_alive() for p in processes)
+
+
+def test_an_exit_of_the_program_is_an_error_of_the_environment() -> None:
+    envs = make_vec(Failing, 2, vec="async", env_kwargs={"how": "sys.exit", "at": 1})
+    envs.reset([0, 1])
+    with pytest.raises(RunFailedError, match=r"Environment 0 \(Failing\) raised SystemExit in step 1"):
+        envs.step(ZEROS)
+    envs.close()
+
+
+PARENT = """
+import os, signal, sys, time
+from steadyrl.envs.vector import make_vec
+from support.envs import ConstantReward
+envs = make_vec(ConstantReward, 2, vec="async")
+envs.reset([0, 1])
+print(*[p.pid for p in envs._env.processes], flush=True)
+{then}
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "os._exit(0)",
+        "[os.kill(p.pid, signal.SIGTERM) for p in envs._env.processes]",
+        "os.kill(envs._env.processes[0].pid, signal.SIGSTOP); time.sleep(0.3)",
+    ],
+)
+def test_workers_end_with_the_parent_and_without_a_word(then: str) -> None:
+    # The warnings are of multiprocessing's tracker, which cleans up after a parent that could not.
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore::UserWarning", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", PARENT.format(then=then)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env=quiet,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    # The pipes of stdout and stderr are at their end, so the workers, which hold them too, have ended.
+    assert len(done.stdout.split()) == 2
 
 
 def test_ctrl_c_is_left_to_the_parent() -> None:

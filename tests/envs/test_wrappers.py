@@ -83,6 +83,9 @@ OK = np.zeros(2, np.float32)
         ((OK, None, False, False, {}), "reward-type", "None"),
         ((OK, "1", False, False, {}), "reward-type", "'1'"),
         ((OK, 1j, False, False, {}), "reward-type", "1j"),
+        ((OK, 10**400, False, False, {}), "reward-type", "too large for a float"),
+        ((OK, 10**5000, False, False, {}), "reward-type", "a int that cannot be shown"),
+        ((OK, 1.0, False, False, {"is_success": float("nan")}), "info-type", "nan"),
         ((OK, 1.0, 1, False, {}), "flag-type", "`terminated` of Gives is 1"),
         ((OK, 1.0, False, {}, {}), "flag-type", "`truncated` of Gives is {}"),
         ((OK, 1.0, False, np.zeros(2, bool), {}), "flag-type", "`truncated`"),
@@ -217,3 +220,77 @@ def test_the_wrapper_is_no_part_of_the_recipe() -> None:
     assert env.spec is not None
     assert env.spec.additional_wrappers == ()
     assert Canonical(ConstantReward()).spec is None
+
+
+def test_a_wrong_value_names_its_environment() -> None:
+    env = Canonical(Gives(BOX, OK, (OK, None, False, False, {})), index=3)
+    env.reset()
+    with pytest.raises(UserError, match=r"The reward of Gives \(environment 3\) is None"):
+        env.step(0)
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("bye"), GeneratorExit(), BaseException("odd")])
+@pytest.mark.parametrize("method", ["reset", "step", "render"])
+def test_no_exception_of_an_environment_ends_the_program(error: BaseException, method: str) -> None:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    inner = ConstantReward()
+    env = Canonical(inner)
+    env.reset()
+    setattr(inner, method, fails)
+    when = {"reset": r"in reset\(\)", "step": "in step 1", "render": "while rendering"}[method]
+    with pytest.raises(RunFailedError, match=rf"raised {type(error).__name__} {when}") as caught:
+        getattr(env, method)(*[0] * (method == "step"))
+    assert (caught.value.code, caught.value.__cause__) == ("env-error", error)
+
+
+@pytest.mark.parametrize("method", ["reset", "step", "render", "close"])
+def test_ctrl_c_stays_one(method: str) -> None:
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    inner = ConstantReward()
+    env = Canonical(inner)
+    env.reset()
+    setattr(inner, method, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(env, method)(*[0] * (method == "step"))
+
+
+@pytest.mark.parametrize("error", [NotImplementedError("no pictures"), ImportError("pygame"), gym.error.Error("odd")])
+def test_that_an_environment_cannot_render_is_left_as_it_is(error: Exception) -> None:
+    def fails() -> Any:
+        raise error
+
+    inner = ConstantReward()
+    inner.render = fails  # type: ignore[method-assign]
+    with pytest.raises(type(error)) as caught:
+        Canonical(inner).render()
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("error", [OSError("the door is locked"), SystemExit(1)])
+def test_a_close_that_fails_is_a_warning(error: BaseException) -> None:
+    def fails() -> None:
+        raise error
+
+    inner = ConstantReward()
+    inner.close = fails  # type: ignore[method-assign]
+    with pytest.warns(UserWarning, match=rf"close\(\) of ConstantReward raised {type(error).__name__}: {error}"):
+        Canonical(inner).close()
+
+
+def test_the_caller_chooses_how_errors_begin() -> None:
+    env = make_env_factory(Failing, env_kwargs={"how": "raise", "at": 0})(role="An evaluation environment")
+    with pytest.raises(RunFailedError, match=r"^An evaluation environment \(Failing\) raised LookupError in reset"):
+        env.reset()
+
+
+@pytest.mark.parametrize("obs", [np.array([0.0, -1e39]), [0.0, -1e39], np.array([1.0, -1e300])])
+def test_a_number_too_large_for_the_spaces_type_is_told_as_it_was(obs: Any) -> None:
+    with pytest.raises(
+        RunFailedError, match=r"observation of Gives \(environment 2\) holds -1e\+(39|300), too"
+    ) as caught:
+        Canonical(Gives(BOX, obs), index=2).reset()
+    assert caught.value.code == "env-absurd"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import steadyrl as srl
 from steadyrl.data.transitions import ReplayBatch
-from steadyrl.nn.build import Architecture
+from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec

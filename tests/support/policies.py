@@ -11,7 +11,7 @@ from gymnasium import spaces as gs
 from torch import Tensor
 
 from steadyrl.data.rollout import RolloutBatch
-from steadyrl.nn.build import Architecture
+from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds, Stream

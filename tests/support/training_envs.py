@@ -88,7 +88,9 @@ class PaysVector(gym.vector.VectorEnv[Any, Any, Any]):
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, dtype=np.bool_))
         self.t[mask] = 0
         self.over &= ~mask
-        return self._obs(), {}
+        obs = self._obs()
+        obs[~mask] = np.nan  # rows that were not asked for hold nothing
+        return obs, {}
 
     def step(self, actions: Any) -> Stepped:
         made_up = self.over.copy()

@@ -1,6 +1,7 @@
 """The agent from the outside: what it takes, what it refuses, what it hands back."""
 
 import gc
+import os
 import weakref
 from functools import partial
 from pathlib import Path
@@ -167,6 +168,7 @@ def test_set_env_keeps_the_settings_of_the_run() -> None:
 def test_environments_of_other_spaces_are_refused(env: Any, role: str, trained: Agent, tmp_path: Path) -> None:
     observation = spaces.Box(-np.inf, np.inf, (4,), np.float32)
     other = env or partial(SpaceProbe, observation, spaces.Discrete(5))
+    trained.set_env("CartPole-v1")
     path = trained.save(tmp_path / "cartpole")
     with pytest.raises(srl.UserError, match=f"The {role} space of .* is not the one the policy was made for"):
         srl.load(path, env=other)
@@ -268,3 +270,100 @@ def test_an_agent_that_is_dropped_is_freed() -> None:
     del agent
     gc.collect()
     assert network() is None
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 2e18, 1e300])
+def test_observations_that_are_not_finite_are_refused_under_their_entry(number: float, trained: Agent) -> None:
+    one, batch = np.zeros(4), np.zeros((3, 4))
+    one[2] = batch[1, 2] = number
+    for call in (trained.predict, trained.value):
+        with pytest.raises(srl.UserError, match=r"The observation holds .* as entry 2\."):
+            call(one)
+        with pytest.raises(srl.UserError, match=r"The observation holds .* as entry \(1, 2\)\."):
+            call(batch)
+
+
+def test_an_agent_says_what_it_is(trained: Agent, tmp_path: Path) -> None:
+    assert repr(trained) == "PPO(env='CartPole-v1', num_timesteps=64)"
+    assert repr(srl.load(trained.save(tmp_path / "x"))) == "PPO(env=None, num_timesteps=64)"
+    assert repr(srl.A2C(Fast)) == "A2C(env='Fast', num_timesteps=0)"
+
+
+def test_a_closed_agent_does_not_learn_until_it_has_an_environment_again() -> None:
+    for begun in (True, False):
+        agent = small()
+        if begun:
+            agent.learn(8)
+        agent.close()
+        with pytest.raises(srl.UserError, match="The environments of this agent were closed"):
+            agent.learn(8)
+        assert agent.predict(np.zeros(4))[0].shape == ()
+        agent.set_env("CartPole-v1")
+        agent.learn(8)
+        assert agent.num_timesteps == 8 * (1 + begun)
+        agent.close()
+
+
+@pytest.mark.parametrize("path", ["", None, 3, ".", "a\0b"])
+def test_paths_that_name_no_file_are_refused(path: Any, trained: Agent) -> None:
+    for call in (trained.save, srl.load):
+        with pytest.raises(srl.UserError, match="which names no file"):
+            call(path)
+
+
+def test_only_files_are_loaded(tmp_path: Path) -> None:
+    folder, pipe = tmp_path / "folder", tmp_path / "pipe"
+    folder.mkdir()
+    os.mkfifo(pipe)
+    (tmp_path / "x.srl").mkdir()
+    for path, said in ((pipe, "it is no file"), (tmp_path / "x.srl", "it is a folder"), (folder, "No such file")):
+        with pytest.raises(srl.UserError, match=said):
+            srl.load(path)
+
+
+def test_a_class_loads_what_its_own_kind_saved(trained: Agent, tmp_path: Path) -> None:
+    path = trained.save(tmp_path / "cartpole")
+    loaded = srl.PPO.load(path, env="CartPole-v1", gamma=0.5)
+    assert type(loaded) is srl.PPO
+    assert loaded.config.gamma == 0.5
+    assert loaded.policy.sha256() == trained.policy.sha256()
+    with pytest.raises(srl.UserError, match=r"was made by PPO, not by A2C\.\nUse steadyrl\.load or PPO\.load"):
+        srl.A2C.load(path)
+
+
+def test_a_policy_before_the_environment_is_answered() -> None:
+    with pytest.raises(srl.UserError, match="PPO takes no policy such as 'MlpPolicy'") as caught:
+        srl.PPO("MlpPolicy", "CartPole-v1")
+    assert "steadyrl.PPO('CartPole-v1'" in caught.value.remedy
+    with pytest.raises(srl.UserError, match="A2C takes the environment, and everything else by name"):
+        srl.A2C("CartPole-v1", 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("progress_bar", "make_display"),
+        ("log_interval", "It takes total_timesteps"),
+        ("eval_freq", "It belongs to the agent"),
+        ("calback", "Did you mean callback?"),
+        ("tb_log_name", "run_dir"),
+    ],
+)
+def test_arguments_that_learn_does_not_have_are_answered(argument: str, said: str) -> None:
+    given: dict[str, Any] = {argument: True}
+    with pytest.raises(srl.UserError, match=f"learn has no argument '{argument}'") as caught:
+        small().learn(16, **given)
+    assert said in caught.value.remedy
+
+
+def test_the_meta_device_is_refused(trained: Agent, tmp_path: Path) -> None:
+    with pytest.raises(srl.UserError, match="device"):
+        small(device="meta")
+    with pytest.raises(srl.UserError, match="The device 'meta' cannot be used"):
+        srl.load(trained.save(tmp_path / "x"), device="meta")
+
+
+def test_spaces_are_told_as_gymnasium_writes_them(trained: Agent) -> None:
+    with pytest.raises(srl.UserError) as caught:
+        trained.set_env("Pendulum-v1")
+    assert caught.value.message.endswith("\n  policy:      Box((4,), float32)\n  environment: Box((3,), float32)")

@@ -11,9 +11,10 @@ from gymnasium.vector import AutoresetMode
 
 import steadyrl as srl
 from steadyrl.seeding import Seeds
+from steadyrl.training import evaluation
 from steadyrl.training.agent import Agent
 from steadyrl.training.evaluation import MAX_ENVS, run_episodes
-from support.envs import ConstantReward
+from support.envs import ConstantReward, SpaceProbe
 from support.training_envs import GlobalDrawer, PaysVector, SeedLength, length_of
 
 SMALL: dict[str, Any] = {"preset": "none", "n_steps": 16, "batch_size": 16, "n_epochs": 2, "net_arch": (16,)}
@@ -163,3 +164,134 @@ def test_environments_that_were_made_for_an_evaluation_are_closed() -> None:
     assert len(made) - len(closed) == before
     agent.close()
     assert len(made) == len(closed)
+
+
+class Spoilt(SeedLength):
+    """Tells one number that it should not, from the second evaluation episode on, in step 3 (observation or reward)."""
+
+    def __init__(self, what: str, number: float, step: int = 3) -> None:
+        super().__init__()
+        self.what = what
+        self.number = number
+        self.at = step
+        self.resets = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        obs, info = super().reset(seed=seed)
+        self.length = 10
+        self.resets += 1
+        return (self._spoilt(obs) if self.at == 0 else obs), info
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.t == self.at and self.resets > 1:
+            if self.what == "reward":
+                reward = self.number
+            else:
+                obs = self._spoilt(obs)
+        return obs, reward, terminated, truncated, info
+
+    def _spoilt(self, obs: Any) -> Any:
+        return obs if self.what == "reward" or self.resets < 2 else np.full_like(obs, self.number)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e19, -2e18])
+@pytest.mark.parametrize(("what", "step"), [("reward", 3), ("observation", 3), ("observation", 10), ("observation", 0)])
+def test_a_number_that_is_absurd_ends_the_evaluation(what: str, step: int, number: float) -> None:
+    seeds = Seeds(0).eval_episode_seeds(4)
+    with pytest.raises(srl.RunFailedError) as caught:
+        run_episodes(small().policy, [Spoilt(what, number, step)], seeds)
+    told = f"{number} as its reward" if what == "reward" else " as entry 0 of its observation"
+    assert "The evaluation environment Spoilt gave " in caught.value.message
+    assert told in caught.value.message
+    assert caught.value.message.endswith(f" in step {step} of the episode with seed {seeds[1]}.")
+
+
+def test_numbers_just_below_are_taken() -> None:
+    result = run_episodes(small().policy, [Spoilt("reward", 1e18), Spoilt("observation", -1e18)], [0, 1, 2, 3])
+    assert result.returns.max() == pytest.approx(1e18)
+
+
+def test_a_run_whose_evaluation_is_not_finite_fails(tmp_path: Any) -> None:
+    made: list[Any] = []
+
+    def make() -> SeedLength:
+        made.append(0)
+        return SeedLength() if len(made) < 3 else Spoilt("reward", np.nan)
+
+    with pytest.raises(srl.RunFailedError, match="seed"):
+        srl.train("ppo", make, total_timesteps=64, run_dir=tmp_path / "run", eval_episodes=20, **SMALL)
+    assert srl.Run.open(tmp_path / "run").status == "failed"
+    assert not (tmp_path / "run" / "checkpoints" / "best").exists()
+
+
+class Endless(SeedLength):
+    def step(self, action: Any) -> Any:
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, False, False, info
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_an_evaluation_without_an_end_is_ended(vector: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "ENDLESS", 60)
+    agent = small(Endless)
+    env: Any = gym.vector.SyncVectorEnv([Endless] * 2) if vector else None
+    with pytest.raises(srl.RunFailedError, match="has lasted 60 steps without an end") as caught:
+        srl.evaluate(agent, episodes=3, env=env)
+    assert "max_episode_steps" in caught.value.remedy
+    assert "eval_freq=0" in caught.value.remedy
+    limited = small(Endless, max_episode_steps=100)
+    assert srl.evaluate(limited, episodes=2).lengths.tolist() == [100, 100]
+
+
+def test_the_limit_of_an_evaluation_is_far_beyond_usual_episodes() -> None:
+    assert evaluation.ENDLESS == 100_000
+
+
+@pytest.mark.parametrize("episodes", [0, -1, "3", 1.5, None, True, np.nan, 10**7])
+def test_numbers_of_episodes_that_are_none_are_refused(episodes: Any) -> None:
+    with pytest.raises(srl.UserError, match=r"episodes is .*, but it must be a whole number"):
+        srl.evaluate(small(), episodes)
+
+
+@pytest.mark.parametrize("name", ["seed", "eval_seed"])
+@pytest.mark.parametrize("seed", [-1, 2**63, "1", 0.5])
+def test_seeds_that_are_none_are_refused(name: str, seed: Any) -> None:
+    with pytest.raises(srl.UserError, match=f"{name} is .*, but it must be a whole number"):
+        srl.evaluate(small(), 1, **{name: seed})
+
+
+def test_the_seed_has_the_name_of_its_flag_too() -> None:
+    agent = small()
+    eight: Any = np.int64(8)
+    by_flag = srl.evaluate(agent, eight, eval_seed=9).lengths.tolist()
+    assert by_flag == srl.evaluate(agent, 8, seed=9).lengths.tolist() != srl.evaluate(agent, 8).lengths.tolist()
+    with pytest.raises(srl.UserError, match="two names of one thing"):
+        srl.evaluate(agent, 8, seed=9, eval_seed=9)
+
+
+def test_only_agents_are_evaluated() -> None:
+    with pytest.raises(srl.UserError, match="evaluate was given a str, not an agent"):
+        srl.evaluate("cartpole")  # type: ignore[arg-type]
+
+
+def test_the_environment_of_the_training_is_not_evaluated_in() -> None:
+    env: Any = gym.wrappers.TimeLimit(SeedLength(), 20)
+    vector: Any = gym.vector.SyncVectorEnv([SeedLength] * 2)
+    for mine in (env, vector):
+        agent = small(mine)
+        agent.learn(16)
+        given: list[Any] = [mine] if mine is vector else [mine, mine.unwrapped, gym.wrappers.TimeLimit(mine, 5)]
+        for it in given:
+            with pytest.raises(srl.UserError, match="is the one that the agent is trained in"):
+                srl.evaluate(agent, 1, env=it)
+            with pytest.raises(srl.UserError, match="is the one that the agent is trained in"):
+                agent.learn(16, eval_env=it)
+        assert srl.evaluate(agent, 1, env=SeedLength()).episodes == 1
+
+
+def test_a_function_that_gives_the_same_environment_again_is_refused() -> None:
+    env = SpaceProbe(gym.spaces.Box(0.0, 1.0, (1,)), gym.spaces.Discrete(2))
+    agent = small(lambda: env)
+    with pytest.raises(srl.UserError, match="returned the same environment twice"):
+        srl.evaluate(agent, 3)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+import torch
 
 import steadyrl as srl
 from steadyrl.training.agent import Agent
@@ -305,3 +306,48 @@ def test_the_run_folder_of_a_call_tells_the_steps_of_that_call(tmp_path: Path) -
     agent.close()
     for name in ("config.json", "manifest.json"):
         assert json.loads((tmp_path / "run" / name).read_text())["total_timesteps"] == 200
+
+
+def test_a_false_of_numpy_ends_the_call_too() -> None:
+    agent = ppo()
+    agent.learn(100, callback=lambda event: np.bool_(not isinstance(event, RunStarted)))
+    assert agent.num_timesteps == 0
+
+
+@pytest.mark.parametrize("callback", [5, [5], "print", [print, None], object()])
+def test_callbacks_that_cannot_be_called_are_refused(callback: Any) -> None:
+    with pytest.raises(srl.UserError, match=r"callback holds .*, which is no function"):
+        ppo().learn(32, callback=callback)
+
+
+def test_videos_without_a_run_folder_are_refused() -> None:
+    agent = ppo("CartPole-v1", capture_video=True)
+    with pytest.raises(srl.UserError, match="capture_video has no effect without a run folder"):
+        agent.learn(32)
+    assert agent.num_timesteps == 0
+
+
+def test_stretched_schedules_are_said_once_an_agent(capsys: pytest.CaptureFixture[str]) -> None:
+    agent = ppo(learning_rate=srl.LinearSchedule(1e-3, 0.0))
+    for _ in range(4):
+        agent.learn(32)
+    assert capsys.readouterr().err.count("Schedules now run over") == 1
+
+
+class TurnsGradientsOff(ConstantReward):
+    """What a model-based environment does that forgets to restore torch."""
+
+    def step(self, action: Any) -> Any:
+        torch.set_grad_enabled(False)
+        return super().step(action)
+
+
+def test_an_environment_may_turn_gradients_off() -> None:
+    try:
+        plain, other = ppo(), ppo(TurnsGradientsOff)
+        plain.learn(96)
+        other.learn(96)
+    finally:
+        torch.set_grad_enabled(True)
+    assert other.loop.counters.updates == 3
+    assert other.policy.sha256() == plain.policy.sha256()

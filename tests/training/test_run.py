@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,40 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event as TensorBoardEvent
 
 import steadyrl as srl
+from steadyrl.training import learning
 from steadyrl.training.checkpoint import find_checkpoint
+from steadyrl.training.plan import prepare
 from support.envs import ConstantReward
+from support.faulty_envs import Failing, OldStep
 from support.training_envs import Fast
+
+
+class WrongShape(ConstantReward):
+    """Its observations are not those of its space."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return np.zeros(77, dtype=np.float32), super().reset(seed=seed)[1]
+
+
+MOVER = """
+import os
+
+import gymnasium as gym
+import numpy as np
+
+
+class Mover(gym.Env):
+    def __init__(self, place):
+        self.observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space = gym.spaces.Discrete(2)
+        os.chdir(place)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, True, False, {}
+"""
 
 OPTIONS: dict[str, Any] = {
     "preset": "none", "n_steps": 16, "batch_size": 16, "n_epochs": 2, "num_envs": 2, "eval_episodes": 2,
@@ -189,7 +221,7 @@ def test_the_folder_has_a_name_of_its_own_and_never_collides(tmp_path: Path, mon
     paths = [srl.train("ppo", "CartPole-v1", total_timesteps=1, **options).path for _ in range(2)]
     assert paths[0] != paths[1]
     for path in paths:
-        assert path.parent == Path("runs/CartPole-v1/ppo")
+        assert path.parent == tmp_path / "runs/CartPole-v1/ppo"
         assert "-seed3-a-b" in path.name
 
 
@@ -220,11 +252,92 @@ def test_a_run_of_a_function_is_opened_with_its_environment(tmp_path: Path) -> N
     assert agent.num_timesteps == 106
 
 
-def test_a_run_that_fails_when_its_environments_are_made_is_failed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["same twice", "device", "old step", "wrong shape"])
+def test_bad_input_that_shows_before_the_first_step_leaves_no_folder(fault: str, tmp_path: Path) -> None:
     the_one = Fast()
-    with pytest.raises(srl.UserError, match="returned the same environment twice"):
-        srl.train("ppo", lambda: the_one, total_timesteps=96, run_dir=tmp_path / "run", **OPTIONS)
-    assert srl.Run.open(tmp_path / "run").status == "failed"
+    faults: dict[str, tuple[Any, dict[str, Any]]] = {
+        "same twice": (lambda: the_one, {}),
+        "device": (Fast, {"device": "cuda:99"}),
+        "old step": (OldStep, {}),
+        "wrong shape": (WrongShape, {}),
+    }
+    env, more = faults[fault]
+    with pytest.raises(srl.UserError):
+        srl.train("ppo", env, total_timesteps=96, run_dir=tmp_path / "a" / "run", **{**OPTIONS, **more})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_changes_the_working_folder_moves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "mover.py").write_text(MOVER)
+    monkeypatch.chdir(tmp_path)
+    options = {**OPTIONS, "env_kwargs": {"place": str(tmp_path / "other")}}
+    run = srl.train("ppo", "mover.py:Mover", total_timesteps=32, **options)
+    assert Path.cwd() == tmp_path / "other"
+    assert list(Path.cwd().iterdir()) == []
+    assert run.path.is_relative_to(tmp_path / "runs")
+    assert run.summary()["env"] == "mover.py:Mover"
+    assert srl.Run.open(run.path).load_agent().num_timesteps == 32  # finds the file from elsewhere
+
+
+def test_the_traceback_of_a_failing_environment_is_in_the_run_folder(tmp_path: Path) -> None:
+    options = {**OPTIONS, "env_kwargs": {"how": "raise", "at": 37}, "eval_freq": 0}
+    with pytest.raises(srl.RunFailedError) as caught:
+        srl.train("ppo", Failing, total_timesteps=1000, run_dir=tmp_path / "run", **options)
+    text = (tmp_path / "run" / "error.txt").read_text()
+    assert "the motor fell off" in text
+    assert "in _now" in text
+    assert str(tmp_path / "run" / "error.txt") in caught.value.remedy
+    manifest = srl.Run.open(tmp_path / "run").manifest
+    assert (manifest["status"], manifest["error_file"], manifest["timesteps"]) == ("failed", "error.txt", 72)
+
+
+def test_a_killed_run_is_opened_with_what_is_known(tmp_path: Path) -> None:
+    plan = prepare("ppo", "CartPole-v1", {"run_dir": str(tmp_path / "run")}, total_timesteps=10)
+    run = srl.Run.open(plan.folder.path)
+    summary = run.summary()
+    assert (summary["status"], summary["algo"], summary["env"], summary["seed"]) == ("running", "ppo", "CartPole-v1", 0)
+    unknown = ("total_timesteps", "fps", "wall_s", "weights_sha256", "eval", "signal")
+    assert [summary[name] for name in unknown] == [None] * 6
+    assert (run.metrics(), run.episodes(), run.evals()) == ([], [], [])
+
+
+def test_a_signal_while_environments_are_made_is_in_the_manifest(tmp_path: Path) -> None:
+    made = 0
+
+    def make() -> Fast:
+        nonlocal made
+        made += 1
+        if made == 2:  # the first one shows the spaces, before there is a folder
+            assert (tmp_path / "run").is_dir()
+            signal.raise_signal(signal.SIGTERM)
+        return Fast()
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as caught:
+        srl.train("ppo", make, total_timesteps=96, run_dir=tmp_path / "run", **OPTIONS)
+    assert caught.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+    manifest = srl.Run.open(tmp_path / "run").manifest
+    assert (manifest["status"], manifest["signal"], manifest["timesteps"]) == ("preempted", "SIGTERM", 0)
+
+
+def test_a_signal_after_the_loop_waits_until_the_folder_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_curve(path: Path) -> None:
+        signal.raise_signal(signal.SIGINT)
+        (path / "curve.svg").write_text("whole")
+
+    monkeypatch.setattr(learning, "write_curve", write_curve)
+    with pytest.raises(KeyboardInterrupt):
+        srl.train("ppo", Fast, total_timesteps=96, run_dir=tmp_path / "run", **OPTIONS)
+    assert (tmp_path / "run" / "curve.svg").read_text() == "whole"
+    run = srl.Run.open(tmp_path / "run")
+    assert (run.status, run.manifest["signal"], run.manifest["timesteps"]) == ("interrupted", "SIGINT", 96)
+    assert run.manifest["weights_sha256"] == run.load_agent(env=Fast).policy.sha256()
 
 
 def test_an_agent_does_not_take_a_run_folder() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.training import files, run_folder
 from steadyrl.training.run_folder import RunFolder
+from steadyrl.training.signals import Preempted, signals_raise
 
 
 def create(run_dir: Path | None = None, **changed: Any) -> RunFolder:
@@ -38,7 +40,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_new_folder() -> None:
     before = datetime.now(UTC).replace(microsecond=0)
     folder = create()
-    assert folder.path.parent == Path("runs/CartPole-v1/ppo")
+    assert folder.shown.parent == Path("runs/CartPole-v1/ppo")
+    assert folder.path == Path.cwd() / folder.shown
     hit = re.fullmatch(r"(\d{8}T\d{6}Z)-seed3", folder.path.name)
     assert hit
     stamp = datetime.strptime(hit[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
@@ -75,7 +78,7 @@ def test_a_second_one_in_the_same_second_gets_a_number(monkeypatch: pytest.Monke
 )
 def test_ids_become_one_name(env: str, expected: str, elsewhere: Path) -> None:
     folder = create(env=env)
-    assert folder.path.parts[:3] == ("runs", expected, "ppo")
+    assert folder.shown.parts[:3] == ("runs", expected, "ppo")
     assert [path.name for path in elsewhere.iterdir()] == ["runs"]
 
 
@@ -183,3 +186,59 @@ def test_a_damaged_configuration_is_a_user_error() -> None:
         (folder.path / "config.json").write_text(content)
         with pytest.raises(UserError, match=r"config\.json cannot be read"):
             assert folder.config
+
+
+def test_the_folder_is_where_it_was_made_when_the_working_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = create(Path("out"))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    folder.finish("finished")
+    assert folder.path == tmp_path / "out"
+    assert str(folder.shown) == "out"
+    assert create(Path("x"), here=tmp_path).path == tmp_path / "x"
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert create(Path("~/mine")).path == tmp_path / "mine"
+    assert RunFolder.open(Path("~/mine")).path == tmp_path / "mine"
+
+
+def test_a_name_with_a_nul_is_a_user_error() -> None:
+    for run_dir, name in ((Path("a\0b"), None), (None, "a\0b")):
+        with pytest.raises(UserError, match="cannot be made"):
+            create(run_dir, name=name)
+
+
+def test_a_working_folder_that_is_gone_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UserError, match="does not exist any more"):
+        create()
+
+
+def test_removing_takes_away_what_was_made_for_it_and_nothing_else(elsewhere: Path) -> None:
+    first, second = create(Path("a/b/one")), create(Path("a/c/two"))
+    second.remove()
+    assert first.path.is_dir()
+    assert not (elsewhere / "a/c").exists()
+    first.remove()
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_signal_while_the_folder_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, written = files.write_json, []
+
+    def write(path: Path, data: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        real(path, data)
+        written.append(path.name)
+
+    monkeypatch.setattr(run_folder, "write_json", write)
+    with pytest.raises(Preempted), signals_raise():
+        create(tmp_path / "run")
+    assert written == ["manifest.json", "config.json"]  # the signal waited
+    assert list(tmp_path.iterdir()) == []

@@ -183,3 +183,31 @@ def test_torch_is_not_imported_until_the_training() -> None:
         "assert 'torch' not in sys.modules"
     )
     run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("total", "said"),
+    [
+        (15, "15 steps make 1 update of the networks"),
+        (31, "31 steps make 2 updates of the networks"),
+        (32, None),
+        (None, None),
+    ],
+)
+def test_a_total_of_hardly_a_rollout_is_said(total: int | None, said: str | None) -> None:
+    setup = prepare_training("ppo", Fast, {"n_steps": 16, "batch_size": 16}, preset="none", total_timesteps=total)
+    told = [notice.message for notice in setup.notices if notice.code == "config"]
+    assert [message.startswith(said or "") for message in told] == ([True] if said else [])
+
+
+def test_arguments_of_the_environment_are_stored_as_python_numbers() -> None:
+    setup = prepare_training("ppo", ConstantReward, {"env_kwargs": {"horizon": np.int64(4)}}, preset="none")
+    assert setup.settings.env_kwargs == {"horizon": 4}
+    assert type(setup.settings.env_kwargs["horizon"]) is int
+    with pytest.raises(UserError, match=r"env_kwargs\['horizon'\]"):
+        prepare_training("ppo", ConstantReward, {"env_kwargs": {"horizon": np.arange(2)}}, preset="none")
+
+
+def test_an_algorithm_has_a_name() -> None:
+    with pytest.raises(UserError, match="The algorithm is 3"):
+        prepare_training(3, "CartPole-v1", {})  # type: ignore[arg-type]

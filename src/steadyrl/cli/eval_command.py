@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from steadyrl.cli.flags import flags_of, take_apart, values
 from steadyrl.cli.parser import build, check, wants_help
 from steadyrl.cli.runs import find_run
-from steadyrl.cli.session import Session, print_json
+from steadyrl.cli.session import Session, exits_are_errors
+from steadyrl.cli.streams import tell
 from steadyrl.cli.train_command import score
-from steadyrl.configs.validate import at_least_one, not_negative
+from steadyrl.configs.validate import at_least_one, not_negative_whole
+from steadyrl.errors import RunFailedError, UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +34,7 @@ class EvalOptions:
     def __post_init__(self) -> None:
         at_least_one(self, "episodes")
         if self.eval_seed is not None:
-            not_negative(self, "eval_seed")
+            not_negative_whole(self, "eval_seed")
 
 
 def run(args: list[str], session: Session) -> int:
@@ -50,15 +54,19 @@ def run(args: list[str], session: Session) -> int:
     words = take_apart(args, flags, {})
     positionals = check(parser, words)
     options = EvalOptions(**values(words, flags))
-    path = find_run(positionals[0] if positionals else None, "eval")
+    found = find_run(positionals[0] if positionals else None, "eval", lambda run: has_agent(run, options.checkpoint))
+    path = found.path
+    if found.note:
+        tell(found.note, sys.stderr)
     if not session.json:
-        session.say(f"Run folder: {path}")
+        print(f"Run folder: {path}", flush=True)
 
     from steadyrl.training.agents import evaluate
     from steadyrl.training.run import Run
 
-    agent = Run.open(path).load_agent(options.checkpoint)
-    result = evaluate(agent, options.episodes, seed=options.eval_seed, deterministic=not options.stochastic)
+    with exits_are_errors(RunFailedError, "the environment"):
+        agent = Run.open(path).load_agent(options.checkpoint)
+        result = evaluate(agent, options.episodes, seed=options.eval_seed, deterministic=not options.stochastic)
     document = {
         "run": str(path),
         "checkpoint": options.checkpoint,
@@ -72,8 +80,19 @@ def run(args: list[str], session: Session) -> int:
         "lengths": [int(value) for value in result.lengths],
     }
     if session.json:
-        print_json(document)
+        session.emit(document)
         return 0
-    session.say(f"Return of the {options.checkpoint} agent: {score(document)}.")
-    session.say(f"Mean length: {result.lengths.mean():.1f} steps.")
+    print(f"Return of the {options.checkpoint} agent: {score(document)}.")
+    print(f"Mean length: {result.lengths.mean():.1f} steps.")
     return 0
+
+
+def has_agent(run_dir: Path, checkpoint: str) -> bool:
+    """Whether a run holds this checkpoint, whole."""
+    from steadyrl.training.checkpoint import find_checkpoint
+
+    try:
+        find_checkpoint(run_dir / "checkpoints", checkpoint)
+    except UserError:
+        return False
+    return True

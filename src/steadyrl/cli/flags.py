@@ -7,6 +7,7 @@ import dataclasses
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
@@ -14,7 +15,7 @@ from steadyrl.config import coerce, field_docs, is_schedule, literal, parse_valu
 from steadyrl.configs import LinearSchedule
 from steadyrl.errors import UserError, nearest
 
-_SHORT = {"-o": "--output"}
+SHORT = {"-o": "--output"}  # letter -> flag
 _BOOL_WORDS = ("true", "false", "yes", "no")
 
 
@@ -126,7 +127,7 @@ def take_apart(argv: Sequence[str], flags: Iterable[Flag], aliases: Mapping[str,
     words = Words([], {})
     rest = list(argv)
     while rest:
-        word = _SHORT.get(rest[0], rest[0])
+        word = SHORT.get(rest[0], rest[0])
         del rest[0]
         if not word.startswith("-") or is_number(word):
             words.positionals.append(word)
@@ -188,6 +189,13 @@ def _take_values(flag: Flag, rest: list[str]) -> list[str]:
         if flag.is_table and taken and "=" not in rest[0]:
             break
         taken.append(rest.pop(0))
+    if flag.metavar == "[N,N]" and taken and rest and is_number(rest[0]):
+        sizes = list(takewhile(is_number, [*taken, *rest]))
+        raise UserError(
+            f"--{flag.name} takes one word, but {' '.join(sizes)} are {len(sizes)}.",
+            remedy=f"Write --{flag.name} {','.join(sizes)}.",
+            code="bad-value",
+        )
     if not taken:
         raise UserError(
             f"--{flag.name} needs a value.", remedy=f"For example: --{flag.name} {_sample(flag)}.", code="missing-value"
@@ -215,7 +223,8 @@ def _table(flag: Flag, texts: Iterable[str]) -> dict[str, Any]:
 
 def _sample(flag: Flag) -> str:
     choices = get_args(flag.annotation) if get_origin(flag.annotation) is Literal else ()
-    samples = {"N": "8", "X": "0.001", "NAME": "name", "PATH": "some/folder", "[N,N]": "[64,64]"}
+    number = "100000" if flag.field.endswith(("timesteps", "freq")) else "8"
+    samples = {"N": number, "X": "0.001", "NAME": "name", "PATH": "some/folder", "[N,N]": "[64,64]"}
     return str(choices[0]) if choices else samples.get(flag.metavar, "continuous=True")
 
 

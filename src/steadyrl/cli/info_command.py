@@ -12,7 +12,7 @@ from typing import Any
 from steadyrl._version import __version__
 from steadyrl.cli.flags import flags_of, take_apart, values
 from steadyrl.cli.parser import build, check, wants_help
-from steadyrl.cli.session import Session, print_json
+from steadyrl.cli.session import Session
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "safetensors", "rich", "tensorboardX", "psutil", "cloudpickle")
 _EXTRAS = {"box2d": "Box2D", "mujoco": "mujoco", "video": "av"}
@@ -45,7 +45,7 @@ def run(args: list[str], session: Session) -> int:
     values(words, flags)
     document = collect()
     if session.json:
-        print_json(document)
+        session.emit(document)
     else:
         print("\n".join(f"{title:<16}{text}" for title, text in _rows(document)))
     return 0

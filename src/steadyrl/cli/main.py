@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from steadyrl.cli.session import Session, guarded
+if TYPE_CHECKING:
+    from steadyrl.cli.session import Session
 
 COMMANDS = {
     "train": "train an agent into a run folder",
@@ -24,8 +26,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Words after the command's name; None takes the process's own.
     """
     args = list(sys.argv[1:] if argv is None else argv)
-    session = Session(json=any(arg in ("--json", "--json=True", "--json=true") for arg in args))
-    return guarded(lambda: _dispatch(args, session), session)
+    try:
+        from steadyrl.cli.session import Session, guarded
+
+        session = Session(json=wants_json(args))
+        status = guarded(lambda: _dispatch(args, session), session, for_good=argv is None)
+    except KeyboardInterrupt:  # before the command could begin
+        status = 130
+    if argv is None:
+        _leave(status)
+    return status
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """Whether the last of `--json`, `--no-json`, `--json=WORD` and `--json WORD` asks for JSON."""
+    wanted = False
+    for word, following in zip(args, [*args[1:], ""], strict=False):
+        name, has_value, value = word.partition("=")
+        if name in ("--json", "--no-json"):
+            off = (value if has_value else following).lower() in ("false", "no", "off", "0")
+            wanted = name == "--json" and not off
+    return wanted
+
+
+def _leave(status: int) -> None:
+    """A signal while Python itself ends, which takes a moment after torch, does not change the exit status.
+
+    It is ignored where one ended the command; else it ends the process at once, until Python takes handlers away.
+    """
+    import os
+    import signal
+
+    handler = signal.SIG_IGN if status > 128 else lambda number, frame: os._exit(status)
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), handler)
 
 
 def _dispatch(args: list[str], session: Session) -> int:

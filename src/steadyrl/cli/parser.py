@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from steadyrl.cli.flags import Flag, Words
+from steadyrl.cli.flags import SHORT, Flag, Words
 from steadyrl.errors import UserError
 
 
@@ -76,7 +76,9 @@ def build(
         if flag.group not in groups:
             groups[flag.group] = parser.add_argument_group(flag.group)
         said = ", ".join(filter(None, (flag.default and f"default {flag.default}", (notes or {}).get(flag.field))))
+        short = [letter for letter, name in SHORT.items() if name == f"--{flag.name}"]
         groups[flag.group].add_argument(
+            *short,
             f"--{flag.name}",
             nargs="?" if flag.is_switch else None,
             action="append",

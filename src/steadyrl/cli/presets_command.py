@@ -8,7 +8,7 @@ from typing import Any
 
 from steadyrl.cli.flags import flags_of, shown, take_apart, values
 from steadyrl.cli.parser import build, check, wants_help
-from steadyrl.cli.session import Session, print_json
+from steadyrl.cli.session import Session
 from steadyrl.config import Preset, check_algo, encode, presets
 from steadyrl.configs import CONFIGS
 from steadyrl.errors import UserError, nearest
@@ -40,7 +40,7 @@ def run(args: list[str], session: Session) -> int:
     chosen = _choose(check(parser, words))
     values(words, flags)
     if session.json:
-        print_json({"presets": [_document(algo, preset) for algo, preset in chosen]})
+        session.emit({"presets": [_document(algo, preset) for algo, preset in chosen]})
     else:
         print("\n".join(_lines(chosen)))
     return 0

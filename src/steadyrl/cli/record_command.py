@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steadyrl.cli.eval_command import has_agent
 from steadyrl.cli.flags import flags_of, take_apart, values
 from steadyrl.cli.parser import build, check, wants_help
 from steadyrl.cli.runs import find_run
-from steadyrl.cli.session import Session, print_json
-from steadyrl.configs.validate import at_least_one, not_negative
-from steadyrl.errors import UserError
+from steadyrl.cli.session import Session, exits_are_errors
+from steadyrl.cli.streams import tell
+from steadyrl.configs.validate import at_least_one, not_negative_whole
+from steadyrl.errors import RunFailedError, UserError
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -36,7 +39,7 @@ class RecordOptions:
 
     def __post_init__(self) -> None:
         at_least_one(self, "episodes")
-        not_negative(self, "seed")
+        not_negative_whole(self, "seed")
         if self.max_steps is not None:
             at_least_one(self, "max_steps")
         if self.output is not None and self.output.suffix.lower() != ".mp4":
@@ -62,15 +65,19 @@ def run(args: list[str], session: Session) -> int:
     words = take_apart(args, flags, {})
     positionals = check(parser, words)
     options = RecordOptions(**values(words, flags))
-    path = find_run(positionals[0] if positionals else None, "record")
+    found = find_run(positionals[0] if positionals else None, "record", lambda run: has_agent(run, options.checkpoint))
+    path = found.path
+    if found.note:
+        tell(found.note, sys.stderr)
     _require_video()
-    agent = _agent(path, options.checkpoint)
-    recordings = [_record(agent, options, seed, _target(path, options, seed)) for seed in _seeds(options)]
+    with exits_are_errors(RunFailedError, "the environment"):
+        agent = _agent(path, options.checkpoint)
+        recordings = [_record(agent, options, seed, _target(path, options, seed)) for seed in _seeds(options)]
     if session.json:
-        print_json({"run": str(path), "checkpoint": options.checkpoint, "recordings": recordings})
+        session.emit({"run": str(path), "checkpoint": options.checkpoint, "recordings": recordings})
         return 0
     for row in recordings:
-        session.say(f"{row['path']}  (return {row['return']:.1f}, {row['length']} steps, seed {row['seed']})")
+        print(f"{row['path']}  (return {row['return']:.1f}, {row['length']} steps, seed {row['seed']})")
     return 0
 
 

@@ -2,47 +2,119 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from steadyrl.errors import UserError
 
-_MARK = "config.json"
+_MARKS = ("config.json", "manifest.json")
+_DEPTH = 5  # levels below a folder that are searched: a run lies four below the one where it was started
 
 
-def find_run(word: str | None, command: str) -> Path:
-    """The run folder that `word` means: a run folder, the newest run below a folder, or `latest` for `runs`.
+@dataclass(frozen=True)
+class Found:
+    """The run that a word means, and what the user should know of how it was chosen."""
+
+    path: Path
+    note: str = ""
+
+
+def find_run(word: str | None, command: str, usable: Callable[[Path], bool] = lambda run: True) -> Found:
+    """The run that `word` means: a run folder, the newest usable run below a folder, or `latest` for `runs`.
+
+    Args:
+        word: What was typed.
+        command: Which command asks, for its errors.
+        usable: Whether a run has what the command needs; a run that is named itself is taken as it is.
 
     Raises:
-        UserError: There is no such folder, or no run in it.
+        UserError: There is no such folder, or no usable run in it.
     """
     if word is None:
         raise UserError(
             f"`steadyrl {command}` needs a run folder.", remedy=f"For example: steadyrl {command} latest.", code="usage"
         )
-    path = Path("runs") if word == "latest" and not Path(word).exists() else Path(word)
+    path = Path("runs") if word == "latest" and not Path(word).exists() else Path(os.path.expanduser(word))
     if not path.is_dir():
-        kind = "is a file, no run folder" if path.is_file() else "does not exist"
-        raise UserError(f"{path} {kind}.", remedy=_suggestion(command), code="not-a-run")
-    if (path / _MARK).is_file():
-        return path
-    newest = _newest_below(path)
-    if newest is None:
+        raise _no_folder(path, command)
+    if (path / _MARKS[0]).is_file():
+        return Found(path)
+    runs = _newest_first(path)
+    if not runs:
         raise UserError(
-            f"{path} is not a run folder: it has no {_MARK}, and no run lies below it.",
+            f"{path} is not a run folder: it has no {_MARKS[0]}, and no run lies up to {_DEPTH} levels below it.",
             remedy=_suggestion(command),
             code="not-a-run",
         )
-    return newest
+    for skipped, run in enumerate(runs):
+        if usable(run):
+            note = f"Passed over {_counted(skipped)} without a usable agent; taken: {run}." if skipped else ""
+            return Found(run, note)
+    raise UserError(
+        f"No run below {path} has the agent that is asked for; the newest is {runs[0]} ({_status(runs[0])}).",
+        remedy="Name another --checkpoint, or train again.",
+        code="not-a-run",
+    )
 
 
-def _newest_below(path: Path) -> Path | None:
-    """The run that began last; runs lie at most env/algo/run below."""
-    marks = [mark for depth in ("*", "*/*", "*/*/*") for mark in path.glob(f"{depth}/{_MARK}")]
-    return max((mark.parent for mark in marks), key=lambda run: (run.name, str(run)), default=None)
+def _counted(runs: int) -> str:
+    return "a newer run" if runs == 1 else f"{runs} newer runs"
+
+
+def _newest_first(path: Path) -> list[Path]:
+    """The runs below a folder, the one that began last first."""
+    return sorted(_runs_below(path, _DEPTH), key=lambda run: (_started(run), run.name), reverse=True)
+
+
+def _runs_below(path: Path, depth: int) -> Iterator[Path]:
+    with suppress(OSError):
+        for folder in sorted(path.iterdir()):
+            if folder.name.startswith(".") or folder.is_symlink() or not folder.is_dir():
+                continue
+            if all((folder / mark).is_file() for mark in _MARKS):
+                yield folder
+            elif depth > 1:
+                yield from _runs_below(folder, depth - 1)
+
+
+def _started(run: Path) -> float:
+    """When a run began, in seconds since 1970: as its manifest says, else the time of that file."""
+    try:
+        return datetime.fromisoformat(_manifest(run)["started"]).timestamp()
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return (run / _MARKS[1]).stat().st_mtime
+
+
+def _status(run: Path) -> str:
+    return str(_manifest(run).get("status", "unknown"))
+
+
+def _manifest(run: Path) -> dict[str, str]:
+    try:
+        manifest = json.loads((run / _MARKS[1]).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def _no_folder(path: Path, command: str) -> UserError:
+    if path.suffix == ".srl":
+        return UserError(
+            f"{path} is a saved agent, and `steadyrl {command}` takes a run folder.",
+            remedy=f'In Python: agent = steadyrl.load("{path}", env=...); steadyrl.evaluate(agent).',
+            code="not-a-run",
+        )
+    kind = "is a file, no run folder" if path.is_file() else "does not exist"
+    return UserError(f"{path} {kind}.", remedy=_suggestion(command), code="not-a-run")
 
 
 def _suggestion(command: str) -> str:
-    newest = _newest_below(Path("runs"))
-    if newest is None:
+    runs = _newest_first(Path("runs"))
+    if not runs:
         return "Train one first: steadyrl train ppo CartPole-v1."
-    return f"The newest run here is {newest}: steadyrl {command} latest."
+    return f"The newest run here is {runs[0]}: steadyrl {command} latest."

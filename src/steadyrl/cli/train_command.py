@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from steadyrl.cli.flags import Flag, flags_of, shown, take_apart, values
 from steadyrl.cli.parser import Parser, build, check, wants_help
-from steadyrl.cli.session import Session, print_json
+from steadyrl.cli.session import Session, exits_are_errors
+from steadyrl.cli.streams import tell
 from steadyrl.config import check_algo, preset_for
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.run import RunSettings
-from steadyrl.errors import UserError
+from steadyrl.errors import RunFailedError, UserError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from steadyrl.training.displays import GuardedDisplay
-    from steadyrl.training.events import Listener, Notice
+    from steadyrl.training.events import Event, Listener
     from steadyrl.training.plan import Plan
     from steadyrl.training.run import Run
+    from steadyrl.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,7 @@ class TrainOptions:
 
 
 ALIASES = {"env-id": "env", "exp-name": "name", "n-envs": "num-envs"}
+LATER = ("sac", "dqn", "td3", "ddpg")
 EXIT_STATUS = {"finished": 0, "stopped": 0, "interrupted": 130, "preempted": 143, "failed": 3}
 _SIGUSR1 = 138
 
@@ -71,23 +72,45 @@ def run(args: list[str], session: Session) -> int:
         print(_help(args))
         return 0
     algo, env, values_by_field, options = parse(args)
+    from steadyrl.training.ending import recorded
     from steadyrl.training.plan import prepare
+    from steadyrl.training.signals import signals_raise
 
-    plan = prepare(algo, env, values_by_field, preset=options.preset, total_timesteps=options.total_timesteps)
-    session.run_dir = plan.run_dir
-    session.say(_announcement(plan))
-    execute = _import_torch(plan)
+    with signals_raise() as signals:
+        with exits_are_errors(UserError, env):
+            plan = prepare(algo, env, values_by_field, preset=options.preset, total_timesteps=options.total_timesteps)
+        session.run_dir = plan.folder.path
+        with recorded(plan.folder), exits_are_errors(RunFailedError, env):
+            session.say(_announcement(plan))
+            finished = _execute(plan, options, session)
+            signals.release()
+            summary = finished.summary()
+            session.say(closing(plan.folder, summary))
+            if session.json:
+                session.emit(summary)
+    return _status(summary)
+
+
+def _execute(plan: Plan, options: TrainOptions, session: Session) -> Run:
+    from steadyrl.training.run import execute  # imports torch, which takes seconds
+
     display = _display(options, session)
     said = set(plan.setup.notices)
+    listeners: list[Listener] = [display]
+    if options.quiet or options.display == "none":
+        listeners.append(_warn)
     try:
-        finished = execute(plan, [display], lambda notice: None if notice in said else session.say(notice.message))
+        return execute(plan, listeners, lambda notice: None if notice in said else session.say(notice.message))
     finally:
         display.close()
-    summary = finished.summary()
-    session.say(closing(finished, summary))
-    if session.json:
-        print_json(summary)
-    return _status(summary)
+
+
+def _warn(event: Event) -> None:
+    """Without a display, warnings are still told."""
+    from steadyrl.training.events import Notice
+
+    if isinstance(event, Notice) and event.level == "warning":
+        tell(f"warning: {event.message}", sys.stderr)
 
 
 def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
@@ -110,6 +133,12 @@ def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
             remedy="For example: steadyrl train ppo CartPole-v1.",
             code="usage",
         )
+    if positionals[0].lower() in LATER:
+        raise UserError(
+            f"The algorithm {positionals[0]} does not exist yet in this version.",
+            remedy=f"There are {' and '.join(CONFIGS)}.",
+            code="unknown-algorithm",
+        )
     algo = check_algo(positionals[0])
     _refuse_foreign(algo, words.texts, {flag.name for flag in [*hyper[algo], *shared]}, hyper)
     given = values(words, [*hyper[algo], *shared])
@@ -125,7 +154,7 @@ def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
     return algo, env, given, TrainOptions(**options)
 
 
-def closing(run: Run, summary: dict[str, Any]) -> str:
+def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
     """The last lines for people: how it ended, the score, where everything is, what to type next."""
     steps, seconds, fps = summary["total_timesteps"], summary["wall_s"], summary["fps"]
     lines = [
@@ -133,31 +162,34 @@ def closing(run: Run, summary: dict[str, Any]) -> str:
     ]
     if summary["eval"]:
         lines.append(f"Evaluation of the final agent: {score(summary['eval'])}.")
-    places = {"Run folder": str(run.path), **_agents(run.path)}
-    places["Curve"] = f"{run.path / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
-    places["TensorBoard"] = f"tensorboard --logdir {run.path}"
-    places["Go on with"] = f"steadyrl eval {run.path}"
+    run = folder.shown
+    places = {"Run folder": str(run), **_agents(folder)}
+    places["Curve"] = f"{run / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
+    places["TensorBoard"] = f"tensorboard --logdir {run}"
+    places["Go on with"] = f"steadyrl eval {run}"
     lines += [f"{title:<12} {text}" for title, text in places.items()]
-    lines.append(f"{'':<12} steadyrl record {run.path}")
+    lines.append(f"{'':<12} steadyrl record {run}")
     return "\n".join(lines)
 
 
-def _agents(run_dir: Path) -> dict[str, str]:
+def _agents(folder: RunFolder) -> dict[str, str]:
     """Where the saved agents are; a run that ended early may have none."""
     from steadyrl.training.checkpoint import find_checkpoint
 
     found = {}
     for title, which in (("Saved agent", "final"), ("Best agent", "best")):
         with contextlib.suppress(UserError):
-            found[title] = str(find_checkpoint(run_dir / "checkpoints", which))
+            path = find_checkpoint(folder.checkpoints, which)
+            found[title] = str(folder.shown / path.relative_to(folder.path))
     return found
 
 
 def score(result: Any) -> str:
-    """`mean +- std (95% interval low..high, n episodes)`."""
+    """`mean +- std (std; 95% interval low..high, n episodes)`."""
     low, high = result["ci95"]
     interval = "" if low is None or high is None else f"95% interval {low:.1f}..{high:.1f}, "
-    return f"{result['mean']:.1f} +- {result['std']:.1f} ({interval}{result['episodes']} episodes)"
+    episodes = "1 episode" if result["episodes"] == 1 else f"{result['episodes']} episodes"
+    return f"{result['mean']:.1f} +- {result['std']:.1f} (std; {interval}{episodes})"
 
 
 def _shared_flags() -> list[Flag]:
@@ -226,20 +258,8 @@ def _announcement(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _import_torch(plan: Plan) -> Callable[[Plan, Sequence[Listener], Callable[[Notice], None]], Run]:
-    """What executes the plan. The import takes seconds; a run that it stops must not look as if it were running."""
-    try:
-        from steadyrl.training.run import execute
-    except BaseException as error:
-        plan.folder.finish("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
-        raise
-    return execute
-
-
 def _display(options: TrainOptions, session: Session) -> GuardedDisplay:
     """The display: on stderr, as stdout is for results; events as JSON lines are a result unless `--json` is."""
-    import sys
-
     from steadyrl.training.displays import make_display
 
     kind = "none" if options.quiet else options.display

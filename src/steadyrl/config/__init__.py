@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from steadyrl.config.docs import field_docs
+from steadyrl.config.env_kwargs import storable_kwargs
+from steadyrl.config.habits import HABITS
 from steadyrl.config.presets import Preset, preset_for, presets
 from steadyrl.config.resolve import (
     DEFAULT_TOTAL_TIMESTEPS,
@@ -18,6 +20,7 @@ from steadyrl.config.values import coerce, describe, encode, is_schedule, litera
 
 __all__ = [
     "DEFAULT_TOTAL_TIMESTEPS",
+    "HABITS",
     "Preset",
     "Resolved",
     "check_algo",
@@ -33,6 +36,7 @@ __all__ = [
     "preset_for",
     "presets",
     "resolve",
+    "storable_kwargs",
     "to_json",
     "unknown_key",
 ]

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from steadyrl.config.habits import HABITS
 from steadyrl.config.presets import Preset, preset_for, presets
 from steadyrl.config.values import coerce, encode, is_schedule
 from steadyrl.configs import CONFIGS, Config, LinearSchedule
+from steadyrl.configs.validate import count
 from steadyrl.errors import UserError, nearest
 
 DEFAULT_TOTAL_TIMESTEPS = 1_000_000
@@ -99,12 +101,18 @@ def from_json(algo: str, data: Mapping[str, Any]) -> Config:
     return CONFIGS[algo](**_checked(algo, data))
 
 
-def check_algo(algo: str) -> str:
+def check_algo(algo: object) -> str:
     """The algorithm's name in lower case.
 
     Raises:
         UserError: There is none of that name.
     """
+    if not isinstance(algo, str):
+        raise UserError(
+            f"The algorithm is {algo!r}, but it must be a name.",
+            remedy=f"Known: {', '.join(CONFIGS)}.",
+            code="unknown-algorithm",
+        )
     if algo.lower() not in CONFIGS:
         raise UserError(
             f"There is no algorithm {algo!r}.",
@@ -148,7 +156,10 @@ def _hint(algo: str, name: str) -> Any:
 def unknown_key(algo: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a hyperparameter that the algorithm does not have; says where it belongs or what is near."""
     others = [other.upper() for other in CONFIGS if other != algo and name in hints(other)]
-    cure = f"It belongs to {' and '.join(others)}: leave it out." if others else nearest(name, known)
+    if others:
+        cure = f"It belongs to {' and '.join(others)}: leave it out."
+    else:
+        cure = HABITS.get(name.replace("-", "_")) or nearest(name, known)
     return UserError(
         f"{algo.upper()} has no hyperparameter {name!r}.",
         remedy=f"{cure} `steadyrl train {algo} --help` lists them.".strip(),
@@ -200,11 +211,4 @@ def _total(explicit: int | None, chosen: Preset | None) -> tuple[int, str]:
     if explicit is None:
         tuned = chosen.total_timesteps if chosen else None
         return (DEFAULT_TOTAL_TIMESTEPS, "default") if tuned is None else (tuned, "preset")
-    total = coerce(explicit, int, "total_timesteps")
-    if total < 1:
-        raise UserError(
-            f"total_timesteps is {total}, but it must be a whole number of at least 1.",
-            remedy="For example: --total-timesteps 100000.",
-            code="bad-value",
-        )
-    return total, "explicit"
+    return count("total_timesteps", coerce(explicit, int, "total_timesteps"), "environment steps"), "explicit"

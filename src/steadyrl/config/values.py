@@ -210,6 +210,10 @@ def _example(member: Any) -> str:
     return {bool: "True", int: "8", float: "0.001", str: "name", Path: "some/folder"}[member]
 
 
+def _choices(annotation: Any) -> list[str]:
+    return [word for member in _members(annotation) if get_origin(member) is Literal for word in get_args(member)]
+
+
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
@@ -221,8 +225,12 @@ def _remedy(value: Any, annotation: Any, field: str) -> str:
     flag = "--" + field.replace("_", "-")
     flagged = f'"{example}"' if set(example) & set(" '(){}") else example
     hint = ""
-    if is_schedule(annotation):
+    if callable(value) and is_schedule(annotation):
+        hint = " A function cannot be saved with the run: use steadyrl.LinearSchedule(start, end)."
+    elif callable(value):
+        hint = f" Pass a name, not the object. {nearest(getattr(value, '__name__', ''), _choices(annotation))}"
+    elif is_schedule(annotation):
         hint = f" A line to zero is {flag} {example} {flag}-end 0."
     elif isinstance(value, str):
-        hint = " " + nearest(value, [w for m in _members(annotation) if get_origin(m) is Literal for w in get_args(m)])
+        hint = " " + nearest(value, _choices(annotation))
     return f"For example: {flag} {flagged}, in Python {field}={python}.{hint}".rstrip()

@@ -57,6 +57,7 @@ class OnPolicyConfig:
         positive(self, "learning_rate")
         in_range(self, 0.0, 1.0, "gamma", "gae_lambda")
         not_negative(self, "ent_coef", "vf_coef", "max_grad_norm")
+        in_range(self, -20.0, 20.0, "log_std_init")
         layer_sizes(self, "net_arch")
         if self.sde_sample_freq != -1:
             at_least_one(self, "sde_sample_freq")

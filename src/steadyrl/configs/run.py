@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from steadyrl.configs.validate import at_least_one, not_negative
+from steadyrl.configs.validate import at_least_one, at_most, not_negative_whole
+from steadyrl.errors import UserError
+
+MAX_THREADS = 1024  # torch aborts the process where the system refuses it a thread
+MAX_EPISODES = 1_000_000  # of one evaluation: their seeds are made beforehand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +52,18 @@ class RunSettings:
     """A tag at the end of the run folder's name."""
 
     def __post_init__(self) -> None:
-        not_negative(self, "seed", "eval_seed")
+        not_negative_whole(self, "seed", "eval_seed")
         at_least_one(self, "threads", "eval_episodes")
         for optional in ("env_seed", "algo_seed", "eval_freq", "checkpoint_freq"):
             if getattr(self, optional) is not None:
-                not_negative(self, optional)
+                not_negative_whole(self, optional)
         if self.max_episode_steps is not None:
             at_least_one(self, "max_episode_steps")
+        at_most(self, MAX_THREADS, "threads")
+        at_most(self, MAX_EPISODES, "eval_episodes")
+        if self.device.partition(":")[0] == "meta":
+            raise UserError(
+                "device is 'meta', where torch computes nothing.",
+                remedy="Use --device cpu, cuda or cuda:1.",
+                code="no-such-device",
+            )

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+import warnings
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from steadyrl.envs.autoreset import autoreset_mode, final_observations, resets_twice, success_of
+from steadyrl.envs.convert import NOTE
+from steadyrl.envs.notes import FirstSteps
+from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
-from steadyrl.errors import RunFailedError, UserError
+from steadyrl.errors import RunFailedError, SteadyRLError, UserError
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
+
+_ABSURD = 1e18  # the square of a larger magnitude soon leaves float32
+_SURE = 0.99 * _ABSURD**2  # no entry is larger where the sum of squares, however rounded, is at most this
+_STEP = ("obs", "rewards", "terminated", "truncated", "infos")
 
 
 class VectorAdapter:
@@ -20,6 +27,10 @@ class VectorAdapter:
 
     What `step` returns belongs to the caller: no array is a view into the environment's own. Episode returns are sums
     of raw rewards in float64. The environments are seeded by `reset` once; an automatic reset draws on.
+
+    Attributes:
+        notes: Remarks on the observations, each said once: outside their bounds, of another type than declared, or too
+            fine for float32.
 
     Args:
         env: The vector environment.
@@ -32,7 +43,8 @@ class VectorAdapter:
 
     def __init__(self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, *, seeds_each: bool) -> None:
         self.spec = spec
-        self.num_envs = env.num_envs
+        self.num_envs = int(env.num_envs)
+        self.notes: list[str] = []
         self.live: BoolArray = np.ones(self.num_envs, dtype=np.bool_)
         self.obs_spec = ObsSpec.of(spec.obs_space)
         self.action_spec = ActionSpec.of(spec.action_space)
@@ -40,11 +52,17 @@ class VectorAdapter:
         self._env = env
         self._seeds_each = seeds_each
         self._resets_twice = resets_twice(env)
-        self._float_leaves = [leaf.path for leaf in self.obs_spec.leaves if np.dtype(leaf.dtype).kind == "f"]
+        self._checked = [
+            leaf.path
+            for leaf in self.obs_spec.leaves
+            if not leaf.nvec and (np.dtype(leaf.dtype).kind == "f" or np.dtype(leaf.dtype).itemsize == 8)
+        ]
+        self._first_steps = FirstSteps(spec.obs_space, spec.id)
         self._returns: FloatArray = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
         self._seeds: list[int | None] = [None] * self.num_envs
         self._closed = False
+        self._note(self._first_steps.declared)
 
     def reset(self, seeds: list[int]) -> ObsTree:
         """Start every environment, once; later episodes draw on.
@@ -59,13 +77,13 @@ class VectorAdapter:
             raise UserError(
                 f"{len(seeds)} seeds for {self.num_envs} environments.", remedy="Pass one for each.", code="seeds"
             )
-        obs, _ = self._env.reset(seed=list(seeds) if self._seeds_each else seeds[0])  # type: ignore[arg-type]
+        obs, infos = self._reset(seed=list(seeds) if self._seeds_each else seeds[0])
         self.live = self.live.copy() if self._resets_twice else np.ones(self.num_envs, dtype=np.bool_)
         self._returns[:] = 0.0
         self._lengths[:] = 0
         self._seeds = list(seeds) if self._seeds_each else [None] * self.num_envs
-        stored = self.obs_spec.store(obs, batch=True)
-        self._check_finite(stored, None)
+        stored = self._stored(obs)
+        self._look(obs, infos)
         return stored
 
     def step(self, actions: npt.NDArray[Any]) -> Step:
@@ -75,21 +93,29 @@ class VectorAdapter:
             actions: [N, ...], the environment's own, as `ActionSpec.to_env` makes them.
 
         Raises:
-            RunFailedError: an environment failed, or told a number that is not finite.
+            RunFailedError: an environment failed, or told a number that is not finite or is absurd.
+            UserError: it breaks the interface.
         """
-        obs, told_rewards, told_terminated, told_truncated, infos = self._env.step(actions)
-        rewards = self._row_of_floats(told_rewards)
-        terminated = self._row_of_flags(told_terminated, "terminated")
-        truncated = self._row_of_flags(told_truncated, "truncated")
+        try:
+            result = self._env.step(actions)
+        except BaseException as error:
+            self._raise(error, "step()")
+        obs, told, ended, cut, infos = parts_of(result, _STEP, "step", self.spec.id)
+        rewards = rewards_of(told, self.num_envs, self.spec.id)
+        terminated = flags_of(ended, "terminated", self.num_envs, self.spec.id)
+        truncated = flags_of(cut, "truncated", self.num_envs, self.spec.id)
         valid = self.live
-        stored = self.obs_spec.store(obs, batch=True)
         if self.mode is AutoresetMode.NEXT_STEP and not valid.all():
             rewards[~valid] = 0.0
             terminated &= valid
             truncated &= valid
         self._returns += rewards
         self._lengths += valid
-        self._check_finite(stored, rewards)
+        stored = self._stored(obs)
+        if not np.vdot(rewards, rewards) <= _SURE:
+            self._check_entries(rewards, "reward", None, rewards)
+        if not self._first_steps.over or NOTE in infos:
+            self._look(obs, infos)
         done = terminated | truncated
         rows = np.flatnonzero(done)
         if not len(rows):
@@ -101,10 +127,44 @@ class VectorAdapter:
         return Step(next_obs, final_obs, rewards, terminated, truncated, valid.copy(), episodes)
 
     def close(self) -> None:
-        """Close every environment; a second call does nothing."""
-        if not self._closed:
-            self._closed = True
+        """Close every environment; a second call does nothing, and an error on the way is told as a warning."""
+        if self._closed:
+            return
+        self._closed = True
+        self._note(self._first_steps.end())
+        try:
             self._env.close()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            warnings.warn(f"close() of {self.spec.id} raised {type(error).__name__}: {error}", stacklevel=2)
+
+    def _reset(self, **arguments: Any) -> Any:
+        try:
+            result = self._env.reset(**arguments)
+        except BaseException as error:
+            self._raise(error, "reset()")
+        return parts_of(result, ("obs", "infos"), "reset", self.spec.id)
+
+    def _raise(self, error: BaseException, where: str) -> NoReturn:
+        if isinstance(error, SteadyRLError | KeyboardInterrupt):
+            raise error
+        raise RunFailedError(
+            f"The vector environment {self.spec.id} raised {type(error).__name__} in {where}: {error}",
+            remedy="The fault is in the environment's own code: its traceback says where.",
+            code="env-error",
+        ) from error
+
+    def _look(self, obs: Any, infos: dict[str, Any]) -> None:
+        if NOTE in infos:
+            self._note([note for note in infos[NOTE] if note][:1])
+        if not self._first_steps.over:
+            self._note(self._first_steps.look(obs))
+
+    def _note(self, notes: list[str]) -> None:
+        self.notes += notes
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
 
     def _resolve(
         self, stored: ObsTree, done: BoolArray, rows: npt.NDArray[np.intp], infos: dict[str, Any]
@@ -114,14 +174,17 @@ class VectorAdapter:
             self.live = ~done
             return stored, stored
         if self.mode is AutoresetMode.SAME_STEP:
-            last = final_observations(infos, rows, self.obs_spec, self.spec.obs_space)
-            self._check_finite(last, None, rows)
+            last = self._stored(final_observations(infos, rows, self.num_envs, self.spec.obs_space), rows)
             return stored, {path: _replaced(leaf, rows, last[path]) for path, leaf in stored.items()}
         # A fresh dictionary each time: Gymnasium pops the mask from it.
-        obs, _ = self._env.reset(options={"reset_mask": done})
-        fresh = self.obs_spec.store(obs, batch=True)
+        fresh = self.obs_spec.store(self._reset(options={"reset_mask": done})[0], batch=True)
+        self._insist_on_rows(fresh, self.num_envs)
+        for path, leaf in fresh.items():
+            kept = (leaf == stored[path]) | np.isnan(leaf)  # what was not asked for may be left out
+            if not kept[~done].all():
+                raise _mask_ignored(self.spec.id)
         started = {path: leaf[rows] for path, leaf in fresh.items()}
-        self._check_finite(started, None, rows)
+        self._check_leaves(started, started, rows)
         return {path: _replaced(leaf, rows, started[path]) for path, leaf in stored.items()}, stored
 
     def _record(self, i: int, terminated: BoolArray, truncated: BoolArray, infos: dict[str, Any]) -> EpisodeRecord:
@@ -131,7 +194,7 @@ class VectorAdapter:
             length=int(self._lengths[i]),
             terminated=bool(terminated[i]),
             truncated=bool(truncated[i]),
-            success=success_of(infos, i, self.mode),
+            success=success_of(infos, i, self.mode, self.num_envs),
             seed=self._seeds[i],
         )
         self._returns[i] = 0.0
@@ -139,52 +202,65 @@ class VectorAdapter:
         self._seeds[i] = None
         return record
 
-    def _row_of_floats(self, values: Any) -> FloatArray:
-        rewards = np.array(values, dtype=np.float64)
-        return rewards if rewards.shape == (self.num_envs,) else self._flat(rewards, "rewards")
+    def _stored(self, obs: Any, rows: npt.NDArray[np.intp] | None = None) -> ObsTree:
+        """The batch as a stored tree; `rows` are the environments that it is of, all by default."""
+        stored = self.obs_spec.store(obs, batch=True)
+        self._insist_on_rows(stored, self.num_envs if rows is None else len(rows))
+        self._check_leaves(stored, obs if self.obs_spec.is_tree else {"": obs}, rows)
+        return stored
 
-    def _row_of_flags(self, values: Any, key: str) -> BoolArray:
-        flags = np.array(values, dtype=np.bool_)
-        return flags if flags.shape == (self.num_envs,) else self._flat(flags, key)
+    def _insist_on_rows(self, tree: ObsTree, count: int) -> None:
+        for path, leaf in tree.items():
+            if len(leaf) != count:
+                raise UserError(
+                    f"The observations{f' at {path!r}' if path else ''} of the vector environment {self.spec.id} are "
+                    f"{len(leaf)}, not {count}.",
+                    remedy="Return one observation for each environment, and let num_envs tell their number.",
+                    code="vector-shape",
+                )
 
-    def _flat(self, values: npt.NDArray[Any], key: str) -> npt.NDArray[Any]:
-        if values.shape == (self.num_envs, 1):
-            return values[:, 0]
-        raise UserError(
-            f"`{key}` of the vector environment {self.spec.id} has shape {values.shape} instead of ({self.num_envs},).",
-            remedy="Let it return one value for each environment.",
-            code="vector-shape",
-        )
+    def _check_leaves(self, tree: ObsTree, told: Any, rows: npt.NDArray[np.intp] | None) -> None:
+        """Raise RunFailedError for NaN, infinity or an absurd number.
 
-    def _check_finite(
-        self, tree: ObsTree, rewards: FloatArray | None, rows: npt.NDArray[np.intp] | None = None
-    ) -> None:
-        """Raise RunFailedError for NaN or infinity; `rows` are the environments of the tree's rows, all by default.
+        Args:
+            tree: As it is stored.
+            told: The same as the environment told it, with the numbers that leave float32.
+            rows: The environments of the tree's rows; None for all.
 
-        The sum of squares is not finite if an entry is not, and costs a third of looking at each; it may also
-        overflow, so the entries decide.
+        One sum of squares tells that all is well; where it is too large the entries decide.
         """
-        for path in self._float_leaves:
+        for path in self._checked:
             leaf = tree[path]
-            if not math.isfinite(np.vdot(leaf, leaf)):
-                self._raise_not_finite(leaf, f"observation at '{path}'" if path else "observation", rows)
-        if rewards is not None and not math.isfinite(np.vdot(rewards, rewards)):
-            self._raise_not_finite(rewards, "reward", None)
+            if not np.vdot(leaf, leaf) <= _SURE:
+                self._check_entries(leaf, f"observation at '{path}'" if path else "observation", rows, told[path])
 
-    def _raise_not_finite(self, values: npt.NDArray[Any], what: str, rows: npt.NDArray[np.intp] | None) -> None:
-        bad = ~np.isfinite(values.reshape(len(values), -1))
+    def _check_entries(self, values: npt.NDArray[Any], what: str, rows: npt.NDArray[np.intp] | None, told: Any) -> None:
+        flat = values.reshape(len(values), -1)
+        bad = ~(np.abs(flat) <= _ABSURD)
         if not bad.any():
             return
         row, entry = (int(x) for x in np.argwhere(bad)[0])
         i = row if rows is None else int(rows[row])
+        value = np.asarray(told).reshape(flat.shape)[row, entry]
         place = f" entry {entry} of" if values.ndim > 1 else ""
         seed = "" if self._seeds[i] is None else f" (seed {self._seeds[i]})"
+        source = "Find out in the environment where the number comes from"
+        scale = "" if not np.isfinite(value) else f", and scale or clip it: its magnitude is above {_ABSURD:g}"
         raise RunFailedError(
-            f"Environment {i} ({self.spec.id}) gave {values.reshape(len(values), -1)[row, entry]} as{place} its {what} "
+            f"Environment {i} ({self.spec.id}) gave {value!s} as{place} its {what} "
             f"in step {self._lengths[i]} of its episode{seed}.",
-            remedy="Find out in the environment where the number comes from; nothing was trained on it.",
-            code="env-nonfinite",
+            remedy=f"{source}{scale}; nothing was trained on it.",
+            code="env-absurd" if scale else "env-nonfinite",
         )
+
+
+def _mask_ignored(name: str) -> UserError:
+    return UserError(
+        f"The vector environment {name} declares autoreset mode DISABLED, but its reset() changes environments that "
+        "options['reset_mask'] leaves out.",
+        remedy="Make it with another autoreset mode (NEXT_STEP or SAME_STEP), or let reset() keep to the mask.",
+        code="reset-mask",
+    )
 
 
 def _replaced(leaf: npt.NDArray[Any], rows: npt.NDArray[np.intp], values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from steadyrl.envs.convert import shown, success_value
 from steadyrl.errors import RunFailedError, UserError
-from steadyrl.spaces import ObsSpec, ObsTree
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -35,7 +35,7 @@ def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
     # Up to Gymnasium 1.1 these two write their mode into the metadata of the environment's class, which others share.
     if isinstance(base, SyncVectorEnv | AsyncVectorEnv):
         return base.autoreset_mode
-    found = (env.metadata or {}).get("autoreset_mode")
+    found: Any = (env.metadata or {}).get("autoreset_mode")
     if isinstance(found, AutoresetMode):
         return found
     if found is None:
@@ -47,10 +47,10 @@ def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
         )
         return AutoresetMode.NEXT_STEP
     for mode in AutoresetMode:
-        if found in (mode.value, mode.name):
+        if isinstance(found, str) and found in (mode.value, mode.name):
             return mode
     raise UserError(
-        f"metadata['autoreset_mode'] of {type(env.unwrapped).__name__} is {found!r}.",
+        f"metadata['autoreset_mode'] of {type(env.unwrapped).__name__} is {shown(found)}.",
         remedy="It has to be a gymnasium.vector.AutoresetMode.",
         code="autoreset-mode",
     )
@@ -68,26 +68,46 @@ def resets_twice(env: VectorEnv[Any, Any, Any]) -> bool:
     )
 
 
-def final_observations(
-    infos: dict[str, Any], rows: npt.NDArray[np.intp], spec: ObsSpec, space: gym.Space[Any]
-) -> ObsTree:
-    """The true last observations of these rows in SAME_STEP mode, as stored leaves [len(rows), ...].
+def final_observations(infos: dict[str, Any], rows: npt.NDArray[np.intp], num_envs: int, space: gym.Space[Any]) -> Any:
+    """The true last observations of these rows in SAME_STEP mode, as a batch of the environment's own [len(rows), ...].
 
     `final_obs` is an object array [N] with None where nothing ended, or holds all rows densely (for a Dict, under each
     key).
 
     Raises:
         RunFailedError: the environment does not tell one of them.
+        UserError: what it tells is no row of observations, one for each environment.
     """
     told = infos.get("final_obs")
-    if isinstance(told, dict):
-        return spec.store({key: np.asarray(part)[rows] for key, part in told.items()}, batch=True)
-    if (
-        told is not None
-        and not (isinstance(told, np.ndarray) and told.dtype == object)
-        and not isinstance(told, list | tuple)
-    ):
-        return spec.store(np.asarray(told)[rows], batch=True)
+    try:
+        if isinstance(told, dict):
+            return {key: _row(part, num_envs)[rows] for key, part in told.items()}
+        if isinstance(told, np.ndarray) and told.dtype != object:
+            return _row(told, num_envs)[rows]
+        each = _told_each(told, rows, num_envs)
+        if isinstance(space, gym.spaces.Dict):
+            return {key: np.stack([obs[key] for obs in each]) for key in space.spaces}
+        return np.stack(each)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise UserError(
+            f"infos['final_obs'] of the vector environment is {shown(told)}, from which the last observation of "
+            f"environment {int(rows[0])} cannot be read.",
+            remedy=f"Put {num_envs} observations there, None where no episode ended.",
+            code="final-obs",
+        ) from error
+
+
+def _row(values: Any, num_envs: int) -> npt.NDArray[Any]:
+    array = np.asarray(values)
+    if len(array) != num_envs:
+        raise ValueError(f"{len(array)} entries for {num_envs} environments")
+    return array
+
+
+def _told_each(told: Any, rows: npt.NDArray[np.intp], num_envs: int) -> list[Any]:
+    """The last observation of each of these rows, from a list or an object array of them."""
+    if told is not None and (not isinstance(told, np.ndarray | list | tuple) or len(told) != num_envs):
+        raise TypeError("no list of observations")
     each = [None if told is None else told[i] for i in rows]
     for i, obs in zip(rows, each, strict=True):
         if obs is None:
@@ -97,18 +117,28 @@ def final_observations(
                 remedy="Let it put the last observation there, or declare the autoreset mode that it really has.",
                 code="final-obs",
             )
-    if isinstance(space, gym.spaces.Dict):
-        return spec.store({key: np.stack([obs[key] for obs in each]) for key in space.spaces}, batch=True)  # type: ignore[index]
-    return spec.store(np.stack(each), batch=True)  # type: ignore[arg-type]
+    return each
 
 
-def success_of(infos: dict[str, Any], row: int, mode: AutoresetMode) -> bool | None:
-    """`is_success` of the episode that this row ended, or None where it is not told."""
+def success_of(infos: dict[str, Any], row: int, mode: AutoresetMode, num_envs: int) -> bool | None:
+    """`is_success` of the episode that this row ended, or None where it is not told.
+
+    Raises:
+        UserError: it is no row of truth values, one for each environment.
+    """
     layer = infos.get("final_info", {}) if mode is AutoresetMode.SAME_STEP else infos
     if not isinstance(layer, dict) or "is_success" not in layer:
         return None
-    mask = layer.get("_is_success")
-    if mask is not None and not mask[row]:
-        return None
-    value = layer["is_success"][row]
-    return None if value is None else bool(value)
+    values = {}
+    for key in ("is_success", "_is_success"):
+        value = layer.get(key)
+        if value is not None and (not isinstance(value, np.ndarray | list | tuple) or len(value) != num_envs):
+            raise UserError(
+                f"infos['{key}'] of the vector environment is {shown(value)}, not {num_envs} truth values.",
+                remedy="Put one for each environment there, or leave it out.",
+                code="info-type",
+            )
+        values[key] = None if value is None else value[row]
+    told = values["_is_success"] is None or success_value(values["_is_success"], "the mask '_is_success'")
+    value = values["is_success"]
+    return success_value(value, f"environment {row}") if told and value is not None else None

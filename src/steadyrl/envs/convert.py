@@ -11,32 +11,35 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from steadyrl.errors import UserError
+from steadyrl.errors import RunFailedError, UserError
 
 Converter = Callable[[Any], Any]
+
+NOTE = "steadyrl_note"  # the key of `info` under which a remark for the user travels to the parent process
 
 _KEPT_INFO = ("is_success", "action_mask")
 
 
-def obs_converter(space: gym.Space[Any], name: str, path: str = "") -> Converter:
+def obs_converter(space: gym.Space[Any], name: str, path: str = "", notes: list[str] | None = None) -> Converter:
     """The function that makes a fresh, checked observation of this space (its tree for a Dict).
 
     Args:
         space: The observation space, or the part of it at `path`.
         name: How errors call the environment.
         path: The key inside a Dict.
+        notes: Gets a remark where the observations are floats of another type than the space says.
 
     The function raises UserError where the observation does not fit the space.
     """
     if isinstance(space, spaces.Dict):
-        return _dict_converter(space, name)
+        return _dict_converter(space, name, notes)
     where = f"observation at '{path}'" if path else "observation"
     if isinstance(space, spaces.Discrete):
         return _discrete_converter(space, name, where)
     if isinstance(space, spaces.MultiDiscrete):
         return _multidiscrete_converter(space, name, where)
     if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return _array_converter(space, name, where)
+        return _array_converter(space, name, where, [] if notes is None else notes)
     return copy.deepcopy
 
 
@@ -65,16 +68,23 @@ def reward_of(value: Any, name: str) -> float:
     Raises:
         UserError: it is something else.
     """
-    if isinstance(value, int | float):
-        return float(value)
-    number = _one_entry(value)
-    if number is None or number.dtype.kind not in "biuf":
+    try:
+        if isinstance(value, int | float):
+            return float(value)
+        number = one_entry(value)
+        if number is not None and number.dtype.kind in "biuf":
+            return float(number)
+    except OverflowError:
         raise UserError(
-            f"The reward of {name} is {_shown(value)}, not one number.",
-            remedy="Return a float from step(), such as float(reward).",
+            f"The reward of {name} is {shown(value)}, too large for a float.",
+            remedy="Scale the reward in the environment.",
             code="reward-type",
-        )
-    return float(number)
+        ) from None
+    raise UserError(
+        f"The reward of {name} is {shown(value)}, not one number.",
+        remedy="Return a float from step(), such as float(reward).",
+        code="reward-type",
+    )
 
 
 def flag_of(value: Any, key: str, name: str) -> bool:
@@ -83,10 +93,10 @@ def flag_of(value: Any, key: str, name: str) -> bool:
     Raises:
         UserError: it is something else.
     """
-    flag = _one_entry(value)
+    flag = one_entry(value)
     if flag is None or flag.dtype != np.bool_:
         raise UserError(
-            f"`{key}` of {name} is {_shown(value)}, not a bool.",
+            f"`{key}` of {name} is {shown(value)}, not a bool.",
             remedy="step() returns obs, reward, terminated, truncated, info, in this order; the flags are bool(...).",
             code="flag-type",
         )
@@ -101,7 +111,7 @@ def info_of(info: Any, name: str) -> dict[str, Any]:
     """
     if not isinstance(info, dict):
         raise UserError(
-            f"The info of {name} is {_shown(info)}, not a dictionary.",
+            f"The info of {name} is {shown(info)}, not a dictionary.",
             remedy="reset() returns obs, info and step() returns obs, reward, terminated, truncated, info.",
             code="info-type",
         )
@@ -110,22 +120,27 @@ def info_of(info: Any, name: str) -> dict[str, Any]:
         value = info.get(key)
         if value is None:
             continue
-        kept[key] = _success(value, name) if key == "is_success" else np.array(value)
+        kept[key] = success_value(value, name) if key == "is_success" else np.array(value)
     return kept
 
 
-def _success(value: Any, name: str) -> bool:
-    number = _one_entry(value)
-    if number is None or number.dtype.kind not in "biuf":
+def success_value(value: Any, name: str) -> bool:
+    """`is_success` of one episode as a bool.
+
+    Raises:
+        UserError: it is not one truth value.
+    """
+    number = one_entry(value)
+    if number is None or number.dtype.kind not in "biuf" or number != number:
         raise UserError(
-            f"info['is_success'] of {name} is {_shown(value)}, not a truth value.",
+            f"info['is_success'] of {name} is {shown(value)}, not a truth value.",
             remedy="Return True or False there, or leave it out.",
             code="info-type",
         )
     return bool(number)
 
 
-def _one_entry(value: Any) -> Any:
+def one_entry(value: Any) -> Any:
     """The one NumPy scalar in a number, a 0-d array or an array of shape (1,); None for anything else."""
     if isinstance(value, bool | int | float | np.generic):
         return np.asarray(value)[()]
@@ -134,20 +149,24 @@ def _one_entry(value: Any) -> Any:
     return None
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value that is not what it should be, in a few words, for an error."""
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # an integer of many thousand digits, or an object's own
+        return f"a {type(value).__name__} that cannot be shown"
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
 
-def _dict_converter(space: spaces.Dict, name: str) -> Converter:
-    parts = {key: obs_converter(part, name, key) for key, part in space.spaces.items()}
+def _dict_converter(space: spaces.Dict, name: str, notes: list[str] | None) -> Converter:
+    parts = {key: obs_converter(part, name, key, notes) for key, part in space.spaces.items()}
     keys = parts.keys()
 
     def convert(obs: Any) -> dict[str, Any]:
         if not isinstance(obs, dict) or obs.keys() != keys:
-            found = f"one with the keys {sorted(map(str, obs))}" if isinstance(obs, dict) else _shown(obs)
+            found = f"one with the keys {sorted(map(str, obs))}" if isinstance(obs, dict) else shown(obs)
             raise UserError(
                 f"The observation space of {name} is a dictionary with the keys {sorted(keys)}, "
                 f"but the observation is {found}.",
@@ -159,16 +178,32 @@ def _dict_converter(space: spaces.Dict, name: str) -> Converter:
     return convert
 
 
-def _array_converter(space: spaces.Box | spaces.MultiBinary, name: str, where: str) -> Converter:
+def _array_converter(space: spaces.Box | spaces.MultiBinary, name: str, where: str, notes: list[str]) -> Converter:
     dtype = np.dtype(space.dtype)
     shape = space.shape
+    noted = False
 
     def convert(obs: Any) -> npt.NDArray[Any]:
+        nonlocal noted
         if type(obs) is np.ndarray and obs.dtype == dtype and obs.shape == shape:
             return obs.copy()
-        return _fitted(obs, shape, dtype, name, where)
+        fitted = _fitted(obs, shape, dtype, name, where)
+        if not noted and dtype_differs(obs, dtype):
+            noted = True
+            notes.append(dtype_note(where, name, obs.dtype, dtype))
+        return fitted
 
     return convert
+
+
+def dtype_differs(obs: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether these are an array's floats of another type than the space's floats."""
+    return isinstance(obs, np.ndarray) and obs.dtype.kind == dtype.kind == "f" and obs.dtype != dtype
+
+
+def dtype_note(where: str, name: str, found: np.dtype[Any], dtype: np.dtype[Any]) -> str:
+    """The remark on it."""
+    return f"The {where} of {name} is {found}, but its space says {dtype}: it is converted at every step."
 
 
 def _discrete_converter(space: spaces.Discrete, name: str, where: str) -> Converter:
@@ -214,7 +249,7 @@ def _fitted(obs: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, w
         array = np.array(None)
     if array.dtype.kind not in "biuf":
         raise UserError(
-            f"The {where} of {name} is {_shown(obs)}, not numbers of shape {shape}.",
+            f"The {where} of {name} is {shown(obs)}, not numbers of shape {shape}.",
             remedy="Return a NumPy array of the observation space's shape.",
             code="obs-type",
         )
@@ -224,10 +259,11 @@ def _fitted(obs: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, w
             remedy="Make the observation and the observation space agree.",
             code="obs-shape",
         )
-    if dtype.kind == "f":
-        return array.astype(dtype)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         fitted = array.astype(dtype)
+    if dtype.kind == "f":
+        _insist_on_held(array, fitted, name, where)
+        return fitted
     if not np.array_equal(fitted, array):
         raise UserError(
             f"The {where} of {name} holds {array.dtype} numbers that its space's {dtype} cannot hold.",
@@ -235,3 +271,14 @@ def _fitted(obs: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, w
             code="obs-dtype",
         )
     return fitted
+
+
+def _insist_on_held(array: npt.NDArray[Any], fitted: npt.NDArray[Any], name: str, where: str) -> None:
+    """Raise RunFailedError where a finite number is too large for the type; NaN and infinity are found later."""
+    lost = np.isinf(fitted) & np.isfinite(array)
+    if lost.any():
+        raise RunFailedError(
+            f"The {where} of {name} holds {array[lost][0]!s}, too large for its space's {fitted.dtype}.",
+            remedy="Find out in the environment where the number comes from, and scale or clip it.",
+            code="env-absurd",
+        )

@@ -13,7 +13,15 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from steadyrl.envs.registry import missing_package
-from steadyrl.envs.sources import Instance, Registered, Source, insist_on_gymnasium, source_of, wrong_argument
+from steadyrl.envs.sources import (
+    Instance,
+    Registered,
+    Source,
+    insist_on_gymnasium,
+    insist_on_spaces,
+    source_of,
+    wrong_argument,
+)
 from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import SteadyRLError, UserError
 
@@ -81,12 +89,15 @@ class EnvFactory:
             )
         return EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps)
 
-    def __call__(self, render_mode: str | None = None, *, index: int | None = None) -> Canonical:
+    def __call__(
+        self, render_mode: str | None = None, *, index: int | None = None, role: str = "Environment"
+    ) -> Canonical:
         """Make an environment.
 
         Args:
             render_mode: Gymnasium's; it must be one that the environment offers.
             index: The environment's number in a vector, for errors.
+            role: How errors begin that tell what it raised, such as "An evaluation environment".
 
         Raises:
             UserError: it cannot be made like this.
@@ -97,13 +108,14 @@ class EnvFactory:
         with quiet_gymnasium():
             try:
                 env = self._source.make(kwargs, self.max_episode_steps)
-            except SteadyRLError:
+            except (SteadyRLError, KeyboardInterrupt):
                 raise
             except (gym.error.DependencyNotInstalled, ImportError) as error:
                 raise missing_package(self.id, error) from error
-            except Exception as error:
+            except BaseException as error:
                 raise self.not_made(error) from error
         insist_on_gymnasium(env, self.id)
+        insist_on_spaces(env, self.id)
         if render_mode is not None and env.render_mode != render_mode:
             raise UserError(
                 f"The environment {self.id} was asked for pictures (render_mode='{render_mode}') but has "
@@ -111,9 +123,9 @@ class EnvFactory:
                 remedy="Let what makes it take render_mode and pass it on.",
                 code="render-mode",
             )
-        return Canonical(env, self.id, index)
+        return Canonical(env, self.id, index, role)
 
-    def not_made(self, error: Exception) -> UserError:
+    def not_made(self, error: BaseException) -> UserError:
         """The error of a constructor, in words; an argument that it does not take is named."""
         text = str(error).partition(" was raised from the environment creator")[0]
         unexpected = re.search(r"unexpected keyword argument '(\w+)'", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import re
 import sys
 import zlib
@@ -33,6 +34,8 @@ def find_spec(name: str) -> EnvSpec:
     module, _, env_id = name.rpartition(":")
     if module:
         import_module(module, name)
+        if env_id not in registry and isinstance(getattr(sys.modules[module], env_id, None), type):
+            raise _class_of_module(module, env_id)
     if env_id in registry:
         return registry[env_id]
     try:
@@ -105,13 +108,15 @@ def import_module(module: str, name: str) -> None:
         sys.path.append(str(Path.cwd()))
     try:
         importlib.import_module(module)
+    except KeyboardInterrupt:
+        raise
     except ModuleNotFoundError as error:
         raise UserError(
             f"The module '{module}' of '{name}' cannot be imported: {error}.",
             remedy="Install its package, or run in the folder that holds it.",
             code="env-module",
         ) from error
-    except Exception as error:
+    except BaseException as error:
         raise _broken_module(module, name, error) from error
 
 
@@ -122,29 +127,60 @@ def load_file(path: Path, class_name: str) -> Callable[..., Any]:
         UserError: the file or the name does not exist, or the file raises an error.
     """
     name = f"{path}:{class_name}"
+    module = _module_of(path, name)
+    creator = getattr(module, class_name, None)
+    if not callable(creator):
+        found = _env_classes(module)
+        what = "defines no" if creator is None else f"holds a {type(creator).__name__} instead of a class at"
+        raise UserError(
+            f"The file {path} {what} '{class_name}'.",
+            remedy=nearest(class_name, found) or f"It has {', '.join(found) or 'no environment classes'}.",
+            code="env-file",
+        )
+    made: Callable[..., Any] = creator
+    return made
+
+
+def without_class(path: str) -> UserError:
+    """The error for a file that is given without the class in it.
+
+    Raises:
+        UserError: the file does not exist or raises an error.
+    """
+    found = _env_classes(_module_of(Path(path), path))
+    return UserError(
+        f"'{path}' names a file, but no environment class in it.",
+        remedy=f"Write {' or '.join(f'{path}:{name}' for name in found)}."
+        if found
+        else f"It defines no class derived from gymnasium.Env; with one, write {path}:ClassName.",
+        code="env-file",
+    )
+
+
+def _env_classes(module: ModuleType) -> list[str]:
+    """Names of the environment classes that a file itself defines."""
+    own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+    return [value.__name__ for value in own if isinstance(value, type) and issubclass(value, gym.Env)]
+
+
+def _class_of_module(module: str, name: str) -> UserError:
+    file = getattr(sys.modules[module], "__file__", None)
+    path = f"{os.path.relpath(file) if file else 'path/to/file.py'}:{name}"
+    return UserError(
+        f"'{module}:{name}' is a class, not an id that the module {module} registers.",
+        remedy=f"Write {path} (package.module:Id-v0 is for registered ids).",
+        code="unknown-env",
+    )
+
+
+def _module_of(path: Path, name: str) -> ModuleType:
     if not path.is_file():
         raise UserError(
             f"There is no file {path}.",
             remedy="ENV is a Gymnasium id, package.module:Id-v0 or path/to/file.py:ClassName.",
             code="env-file",
         )
-    module = _module_of(path.resolve(), name)
-    if not hasattr(module, class_name):
-        public = [
-            key
-            for key, value in vars(module).items()
-            if isinstance(value, type) and value.__module__ == module.__name__
-        ]
-        raise UserError(
-            f"The file {path} defines no '{class_name}'.",
-            remedy=nearest(class_name, public) or f"It has {', '.join(public) or 'no classes'}.",
-            code="env-file",
-        )
-    creator: Callable[..., Any] = getattr(module, class_name)
-    return creator
-
-
-def _module_of(path: Path, name: str) -> ModuleType:
+    path = path.resolve()
     module_name = f"steadyrl_env_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
     if module_name in sys.modules:
         return sys.modules[module_name]
@@ -157,13 +193,15 @@ def _module_of(path: Path, name: str) -> ModuleType:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException as error:
         del sys.modules[module_name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise _broken_module(str(path), name, error) from error
     return module
 
 
-def _broken_module(module: str, name: str, error: Exception) -> UserError:
+def _broken_module(module: str, name: str, error: BaseException) -> UserError:
     return UserError(
         f"Importing {module} for '{name}' raised {type(error).__name__}: {error}",
         remedy="Correct that file, or install what it imports.",
@@ -174,7 +212,7 @@ def _broken_module(module: str, name: str, error: Exception) -> UserError:
 def _import_namespace(namespace: str, env_id: str) -> None:
     module, package = _NAMESPACES.get(namespace, ("", ""))
     if module and importlib.util.find_spec(module) is not None:
-        importlib.import_module(module)
+        import_module(module, env_id)
         return
     remedy = (
         f"pip install {package}" if package else f"Install the package that registers it and write package:{env_id}."

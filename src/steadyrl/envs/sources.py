@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
-from steadyrl.envs.registry import creator_of, find_spec, load_file
+from steadyrl.envs.registry import creator_of, find_spec, load_file, without_class
 from steadyrl.envs.wrappers import MIGRATE
 from steadyrl.errors import UserError, nearest
 
@@ -45,6 +45,8 @@ def source_of(env: object) -> Source:
     """
     if isinstance(env, str):
         path, _, class_name = env.rpartition(":")
+        if env.endswith((".py", ".py:")):
+            raise without_class(env.removesuffix(":"))
         if path.endswith(".py"):
             return FromFile(path, class_name)
         return Registered(find_spec(env))
@@ -261,3 +263,16 @@ def insist_on_gymnasium(env: object, name: str) -> None:
         remedy="Pass a Gymnasium id, path/to/file.py:ClassName, an environment, or a function that makes one.",
         code="env-type",
     )
+
+
+def insist_on_spaces(env: gym.Env[Any, Any], name: str) -> None:
+    """Raise UserError for an environment that does not say what its observations and actions are."""
+    for key, example in (("observation_space", "Box(-1.0, 1.0, (4,))"), ("action_space", "Discrete(2)")):
+        space = getattr(env, key, None)
+        if not isinstance(space, gym.Space):
+            told = f"no {key}" if space is None else f"the {key} {space!r}, which is no gymnasium.Space"
+            raise UserError(
+                f"The environment {name} has {told}.",
+                remedy=f"Set it in __init__, for example self.{key} = gymnasium.spaces.{example}.",
+                code="env-space",
+            )

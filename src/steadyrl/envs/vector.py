@@ -11,6 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
+from steadyrl.envs.outputs import insist_on_vector
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import EnvSpec
 from steadyrl.envs.worker import WorkerVectorEnv
@@ -122,7 +123,9 @@ def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:
     with quiet_gymnasium():
         try:
             vector = gym.make_vec(registered, num_envs, vectorization_mode="vector_entry_point", **kwargs)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise factory.not_made(error) from error
     spec = EnvSpec(
         factory.id,
@@ -142,6 +145,7 @@ def _adapted(
     max_episode_steps: int | None,
 ) -> VectorAdapter:
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    insist_on_vector(env, name)
     if num_envs not in (None, env.num_envs):
         raise UserError(
             f"num_envs is {num_envs}, but the vector environment {name} has {env.num_envs}.",

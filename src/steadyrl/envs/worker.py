@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.util import Finalize
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -100,6 +101,8 @@ class WorkerVectorEnv(AsyncVectorEnv):  # not generic in Gymnasium 1.1
             if hasattr(self, "_state"):
                 self._explain(error)
             raise
+        # Where nobody closes them, the interpreter's own end would wait for a worker that does not answer.
+        Finalize(self, _kill, args=(self.processes,), exitpriority=0)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start every environment."""
@@ -124,9 +127,7 @@ class WorkerVectorEnv(AsyncVectorEnv):  # not generic in Gymnasium 1.1
         end = time.monotonic() + (0.0 if terminate else _CLOSE_S)
         for process in self.processes:
             process.join(max(0.0, end - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
+        _kill(self.processes)
         for pipe in self.parent_pipes:
             pipe.close()
         self.error_queue.close()
@@ -166,23 +167,34 @@ class WorkerVectorEnv(AsyncVectorEnv):  # not generic in Gymnasium 1.1
         ) from error
 
 
+def _kill(processes: list[Any]) -> None:
+    for process in processes:
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
 def _ended(process: Any) -> bool:
     process.join(0.2)  # its pipe breaks a moment before its exit status can be read
     return not process.is_alive()
 
 
 def _worker(index: int, env_fn: Any, pipe: Any, parent_pipe: Any, *rest: Any) -> None:
-    """Gymnasium's worker, which tells of a failing constructor like of any error and leaves Ctrl-C to the parent."""
+    """Gymnasium's worker, which tells of a failing constructor like of any error and leaves Ctrl-C to the parent.
+
+    It ends without a word where the parent has ended.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        env = env_fn()
-    except Exception as error:
-        _report(index, error, pipe, error_queue=rest[1])
-        return
-    _async_worker(index, lambda: env, pipe, parent_pipe, *rest)
+    with suppress(BrokenPipeError, ConnectionResetError, EOFError):
+        try:
+            env = env_fn()
+        except BaseException as error:
+            _report(index, error, pipe, error_queue=rest[1])
+            return
+        _async_worker(index, lambda: env, pipe, parent_pipe, *rest)
 
 
-def _report(index: int, error: Exception, pipe: Any, error_queue: Any) -> None:
+def _report(index: int, error: BaseException, pipe: Any, error_queue: Any) -> None:
     if not isinstance(error, SteadyRLError):
         error = RunFailedError(
             f"Environment {index} cannot be made in its own process: {type(error).__name__}: {error}",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NoReturn
 
 import gymnasium as gym
 
-from steadyrl.envs.convert import action_converter, flag_of, info_of, obs_converter, reward_of
+from steadyrl.envs.convert import NOTE, action_converter, flag_of, info_of, obs_converter, reward_of
 from steadyrl.errors import RunFailedError, SteadyRLError, UserError
 
 MIGRATE = (
@@ -19,22 +20,29 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
     """Own copies of everything, rewards as floats, flags as bools, and errors in words.
 
     Observations are fresh arrays of the space's dtype, so that an environment may reuse its arrays. `info` keeps
-    `is_success` and `action_mask`. Actions arrive in the environment's own dtype. What the environment raises becomes
-    a RunFailedError that names it; what breaks the Gymnasium interface is a UserError.
+    `is_success` and `action_mask`. Actions arrive in the environment's own dtype. What the environment raises, a
+    `sys.exit` included, becomes a RunFailedError that names it, except for KeyboardInterrupt; what breaks the Gymnasium
+    interface is a UserError. A `close()` that fails is a warning.
 
     Args:
         env: The environment, with all its other wrappers.
         name: How errors call it; its id or class.
         index: Its number in a vector of environments.
+        role: How errors begin that tell what it raised.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], name: str = "", index: int | None = None) -> None:
+    def __init__(
+        self, env: gym.Env[Any, Any], name: str = "", index: int | None = None, role: str = "Environment"
+    ) -> None:
         super().__init__(env)
         self.metadata = dict(env.metadata)  # Gymnasium 1.1 writes into the class's own
         self.name = name or (env.spec.id if env.spec is not None else type(env.unwrapped).__name__)
         self.index = index
+        self.role = role
         self.elapsed = 0  # steps since the last reset
-        self._obs = obs_converter(env.observation_space, self.name)
+        self._label = self.name if index is None else f"{self.name} (environment {index})"
+        self._notes: list[str] = []
+        self._obs = obs_converter(env.observation_space, self._label, notes=self._notes)
         self._action = action_converter(env.action_space)
 
     @property
@@ -52,11 +60,11 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.elapsed = 0
         try:
             result: Any = self.env.reset(seed=seed, options=options)
-        except Exception as error:
-            self._raise(error)
+        except BaseException as error:
+            self._raise(error, "in reset()")
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
-            raise self._old(f"reset() of {self.name} returned {_kind(result)} instead of (obs, info).")
-        return self._obs(result[0]), info_of(result[1], self.name)
+            raise self._old(f"reset() of {self._label} returned {_kind(result)} instead of (obs, info).")
+        return self._obs(result[0]), self._noted(info_of(result[1], self._label))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a step.
@@ -68,31 +76,58 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.elapsed += 1
         try:
             result: Any = self.env.step(self._action(action))
-        except Exception as error:
-            self._raise(error)
+        except BaseException as error:
+            self._raise(error, f"in step {self.elapsed} of its episode")
         if type(result) is not tuple or len(result) != 5:
-            raise self._old(f"step() of {self.name} returned {_kind(result)} instead of five.")
+            raise self._old(f"step() of {self._label} returned {_kind(result)} instead of five.")
         obs, reward, terminated, truncated, info = result
         return (
             self._obs(obs),
-            reward if type(reward) is float else reward_of(reward, self.name),
-            terminated if type(terminated) is bool else flag_of(terminated, "terminated", self.name),
-            truncated if type(truncated) is bool else flag_of(truncated, "truncated", self.name),
-            info_of(info, self.name) if info or type(info) is not dict else {},
+            reward if type(reward) is float else reward_of(reward, self._label),
+            terminated if type(terminated) is bool else flag_of(terminated, "terminated", self._label),
+            truncated if type(truncated) is bool else flag_of(truncated, "truncated", self._label),
+            self._noted(info_of(info, self._label) if info or type(info) is not dict else {}),
         )
 
-    def _raise(self, error: Exception) -> NoReturn:
-        if isinstance(error, SteadyRLError):
+    def render(self) -> Any:
+        """The picture that the environment draws.
+
+        Raises:
+            RunFailedError: the environment raised an error; one that says that it cannot render is left as it is.
+        """
+        try:
+            return self.env.render()
+        except (gym.error.Error, NotImplementedError, ImportError):
+            raise
+        except BaseException as error:
+            self._raise(error, "while rendering")
+
+    def close(self) -> None:
+        """Close the environment; an error on the way is told as a warning, for nothing depends on it any more."""
+        try:
+            self.env.close()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            warnings.warn(f"close() of {self.name} raised {type(error).__name__}: {error}", stacklevel=2)
+
+    def _noted(self, info: dict[str, Any]) -> dict[str, Any]:
+        """`info` with what the converter of observations has to say, once, under `NOTE`."""
+        if self._notes:
+            info[NOTE] = self._notes.pop()
+        return info
+
+    def _raise(self, error: BaseException, when: str) -> NoReturn:
+        if isinstance(error, SteadyRLError | KeyboardInterrupt):
             raise error
         text = str(error)
         if isinstance(error, TypeError) and "reset() got an unexpected keyword argument" in text:
-            raise self._old(f"reset() of {self.name} does not take seed= and options= ({text}).") from error
+            raise self._old(f"reset() of {self._label} does not take seed= and options= ({text}).") from error
         if isinstance(error, ValueError) and "expected 5, got 4" in text:  # a wrapper such as TimeLimit met them first
-            raise self._old(f"step() of {self.name} returned 4 values instead of five.") from error
+            raise self._old(f"step() of {self._label} returned 4 values instead of five.") from error
         number = "" if self.index is None else f" {self.index}"
-        when = f"in step {self.elapsed} of its episode" if self.elapsed else "in reset()"
         raise RunFailedError(
-            f"Environment{number} ({self.name}) raised {type(error).__name__} {when}: {text}",
+            f"{self.role}{number} ({self.name}) raised {type(error).__name__} {when}: {text}",
             remedy="The fault is in the environment's own code: its traceback says where.",
             code="env-error",
         ) from error

@@ -12,7 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from steadyrl.nn.build import Architecture, build
+from steadyrl.nn.architecture import Architecture
+from steadyrl.nn.build import build
 from steadyrl.nn.networks import ActorCritic
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.seeding import Stream

@@ -9,5 +9,16 @@ from __future__ import annotations
 
 from steadyrl.spaces.action import ActionKind, ActionSpec
 from steadyrl.spaces.observation import Leaf, LeafKind, ObsSpec, ObsTree
+from steadyrl.spaces.precision import is_wide, precision_note, precision_notes
 
-__all__ = ["ActionKind", "ActionSpec", "Leaf", "LeafKind", "ObsSpec", "ObsTree"]
+__all__ = [
+    "ActionKind",
+    "ActionSpec",
+    "Leaf",
+    "LeafKind",
+    "ObsSpec",
+    "ObsTree",
+    "is_wide",
+    "precision_note",
+    "precision_notes",
+]

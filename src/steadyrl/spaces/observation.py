@@ -81,14 +81,19 @@ class Leaf:
         array = self.numbers(value)
         if not batch:
             array = array[None]
-        if array.shape[1:] != self.shape:
+        if array.shape[1:] != self.shape or not array.ndim:
             raise UserError(
-                f"An observation{self._where} has shape {array.shape[1:]}, "
+                f"An observation{self._where} has shape {array.shape[1:] if array.ndim else 'of no batch'}, "
                 f"but the observation space says {self.shape}.",
                 remedy="Pass one observation of that shape, or a batch with one more leading dimension.",
                 code="obs-shape",
             )
-        return self._counted(array) if self.nvec else array.astype(np.float32)
+        if self.nvec:
+            return self._counted(array)
+        if array.dtype != np.float64:
+            return array.astype(np.float32)
+        with np.errstate(over="ignore"):  # becomes infinite, which the caller looks for
+            return array.astype(np.float32)
 
     def numbers(self, value: Any) -> npt.NDArray[Any]:
         """The value as an array, which may be its own memory.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
@@ -18,14 +18,19 @@ from steadyrl.configs import Config
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
-from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
+from steadyrl.spaces import ObsTree
+from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
+from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import jsonable, write_atomic
+from steadyrl.training.guards import require_sane
 from steadyrl.training.learning import Learning
-from steadyrl.training.loops import Loop, make_loop, new_policy
+from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.plan import make_folder
+from steadyrl.training.policies import new_policy, require_same_spaces
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
+from steadyrl.training.signals import release
 from steadyrl.training.threads import torch_threads
 
 
@@ -38,6 +43,7 @@ class Agent:
             (`num_envs` 1).
         preset: `auto` takes the tuned settings of this environment if there are any, `none` the defaults, another
             name those of that environment. Explicit arguments win.
+        *others: There are none: what is given here is answered with an error.
         **options: Hyperparameters of the algorithm and settings of the run (`seed`, `device`, `vec`, `eval_freq`,
             ...), under the names of the command line's flags.
 
@@ -47,7 +53,9 @@ class Agent:
 
     algo: ClassVar[str]
 
-    def __init__(self, env: EnvLike, *, preset: str = "auto", **options: Any) -> None:
+    def __init__(self, env: EnvLike, *others: Any, preset: str = "auto", **options: Any) -> None:
+        if others:
+            raise one_argument(type(self).__name__, env)
         if options.get("run_dir") is not None:
             raise UserError(
                 "run_dir was given to the agent, but it is each call of learn that has a run folder.",
@@ -80,7 +88,9 @@ class Agent:
         self.setup = setup
         self.about: dict[str, Any] = {} if bundle is None else bundle.about
         self.best_mean: float | None = None
+        self.told: set[str] = set()  # codes of what is said once an agent
         self._loop: Loop | None = None
+        self._closed = False
         seed = int(self.about.get("seed", 0)) if setup is None else setup.settings.seed
         self.seeds = Seeds(seed)
         if setup is not None:
@@ -91,7 +101,7 @@ class Agent:
             self.config = setup.resolved.config
             if bundle is None:
                 with torch_threads(settings.threads):
-                    self.policy = new_policy(setup, self.seeds, resolve_device(setup.settings.device))
+                    self.policy = new_policy(setup, self.seeds)
         self._predict_stream = self.seeds.stream("algo", "predict")
 
     @property
@@ -132,6 +142,7 @@ class Agent:
         callback: Listener | Sequence[Listener] | None = None,
         eval_env: EnvLike | None = None,
         run_dir: str | Path | None = None,
+        **unknown: Any,
     ) -> Self:
         """Train for this many further environment steps, never one more; environments go on where they were.
 
@@ -144,18 +155,28 @@ class Agent:
             eval_env: Where evaluations happen; None makes environments like the training's.
             run_dir: The run folder to make and write; None writes no file. Evaluation on a schedule happens with a
                 run folder, an `eval_env`, or an `eval_freq`.
+            **unknown: There are no others: what is given here is answered with an error.
 
         Raises:
-            UserError: the agent has no environment, or a number is out of range.
+            UserError: the agent has no environment or was closed, or an argument is unknown or out of range.
             RunFailedError: the environment failed, a number was not finite, the disk is full.
             KeyboardInterrupt: after SIGINT, once the step was finished and the agent saved.
         """
-        listeners = [callback] if callable(callback) else list(callback or ())
-        learning = Learning(self, total_timesteps, schedule_steps, listeners, say, eval_env)
-        folder = None
+        if unknown:
+            raise unknown_argument(next(iter(unknown)))
+        learning = Learning(self, total_timesteps, schedule_steps, listeners_of(callback), say, eval_env)
+        folder, setup = None, self.require_setup()
         if run_dir is not None:
-            folder = make_folder(self.require_setup().over(learning.total), run_dir=Path(run_dir))
-        outcome = learning.run(folder=folder)
+            folder = make_folder(setup.over(learning.total), run_dir=path_of(run_dir, "run_dir"))
+        elif setup.settings.capture_video:
+            raise UserError(
+                "capture_video has no effect without a run folder to write videos into.",
+                remedy="Pass run_dir to learn, or leave capture_video out.",
+                code="no-run-dir",
+            )
+        with nullcontext() if folder is None else recorded(folder):
+            outcome = learning.run(folder=folder)
+            release()
         if outcome.signal == "SIGINT":
             raise KeyboardInterrupt
         if outcome.signal:
@@ -163,12 +184,18 @@ class Agent:
         return self
 
     def require_setup(self) -> Setup:
-        """Raises UserError for an agent without environments."""
+        """Raises UserError for an agent without environments, or with closed ones."""
         if self.setup is None:
             raise UserError(
                 "This agent was loaded without an environment, so it cannot learn.",
                 remedy="Use steadyrl.load(path, env=...) or agent.set_env(...); the optimiser starts fresh.",
                 code="no-env",
+            )
+        if self._closed:
+            raise UserError(
+                "The environments of this agent were closed, so it cannot learn.",
+                remedy="Call close() last, or give the agent an environment again with agent.set_env(...).",
+                code="closed",
             )
         return self.setup
 
@@ -184,6 +211,7 @@ class Agent:
         require_same_spaces(self.policy, setup)
         self.close()
         self.setup, self.about, self.config, self._loop = setup, about, setup.resolved.config, None
+        self._closed = False
 
     def predict(
         self,
@@ -206,7 +234,8 @@ class Agent:
             One action or a batch of them, in the action space's shape and dtype; and the state.
 
         Raises:
-            UserError: the observation does not have the shape the policy was made for.
+            UserError: the observation does not have the shape the policy was made for, or a number in it is not
+                finite or above 1e18.
         """
         if action_masks is not None:
             raise UserError(
@@ -214,19 +243,25 @@ class Agent:
                 remedy="Leave action_masks out.",
                 code="unsupported",
             )
-        single = self.policy.obs_spec.is_single(obs)
-        tree = self.policy.obs_spec.store(obs, batch=not single)
+        single, tree = self._stored(obs)
         with torch_threads(self.threads):
             actions = self.policy.predict(tree, None if deterministic else self._predict_stream)
         return (actions[0] if single else actions), state
 
     def value(self, obs: Any) -> npt.NDArray[np.float32]:
         """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards."""
-        single = self.policy.obs_spec.is_single(obs)
-        tree = self.policy.obs_spec.store(obs, batch=not single)
+        single, tree = self._stored(obs)
         with torch_threads(self.threads):
             values = self.policy.values(self.policy.normalise(tree)).numpy() * np.float32(self.policy.value_scale)
         return np.asarray(values[0] if single else values)
+
+    def _stored(self, obs: Any) -> tuple[bool, ObsTree]:
+        """Whether the user gave one observation, and what was given as the policy takes it, [B, ...]."""
+        single = self.policy.obs_spec.is_single(obs)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+            tree = self.policy.obs_spec.store(obs, batch=not single)
+        require_sane(tree, single)
+        return single, tree
 
     def bundle(self) -> Bundle:
         """The policy as it is now, and what is known of it."""
@@ -245,10 +280,10 @@ class Agent:
         """Write the policy as one file, `NAME.srl`; returns its path.
 
         Raises:
-            UserError: its folder does not exist.
+            UserError: the path is no path, or its folder does not exist.
             RunFailedError: the disk or the permissions do not allow it.
         """
-        target = Path(path)
+        target = path_of(path, "path")
         target = target if target.suffix == SUFFIX else target.with_name(target.name + SUFFIX)
         if not target.parent.is_dir():
             raise UserError(
@@ -258,44 +293,16 @@ class Agent:
         return target
 
     def close(self) -> None:
-        """Close the training environments."""
+        """Close the training environments; the agent predicts on, but learns only after `set_env`."""
+        self._closed = True
         if self._loop is not None:
             self._loop.venv.close()
+
+    def __repr__(self) -> str:
+        env = self.setup.settings.env if self.setup else None
+        return f"{type(self).__name__}(env={env!r}, num_timesteps={self.num_timesteps})"
 
 
 def say(notice: Notice) -> None:
     """Tell a user of the Python interface."""
     print(f"steadyrl: {notice.message}", file=sys.stderr)
-
-
-def require_same_spaces(policy: Policy, setup: Setup) -> None:
-    """Raises UserError unless the environment's spaces are those that the policy was made for."""
-    for role, mine, theirs in (
-        ("observation", policy.obs_spec.to_json(), setup.obs_spec.to_json()),
-        ("action", policy.action_spec.to_json(), setup.action_spec.to_json()),
-    ):
-        if mine != theirs:
-            raise UserError(
-                f"The {role} space of {setup.settings.env} is not the one the policy was made for.\n"
-                f"  policy:      {mine}\n  environment: {theirs}",
-                remedy="Pass the environment that the policy was trained on, with the same arguments.",
-                code="other-spaces",
-            )
-
-
-def resolve_device(name: str) -> torch.device:
-    """The device of this name; `auto` is the CPU, which is faster for small networks.
-
-    Raises:
-        UserError: torch knows no such device, or the machine has none.
-    """
-    try:
-        device = torch.device("cpu" if name == "auto" else name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"The device {name!r} cannot be used: {str(error).splitlines()[0]}",
-            remedy="Use --device cpu, or install a build of torch for this machine's GPU.",
-            code="no-such-device",
-        ) from error
-    return device

@@ -2,54 +2,77 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, Self
 
 from steadyrl.bundle import SUFFIX, read_bundle
 from steadyrl.config import from_json
+from steadyrl.configs.run import MAX_EPISODES
+from steadyrl.configs.validate import count, whole
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
-from steadyrl.training.agent import Agent, require_same_spaces, resolve_device
+from steadyrl.training.agent import Agent
+from steadyrl.training.arguments import path_of
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.evaluator import Evaluator
 from steadyrl.training.learning import eval_source
+from steadyrl.training.policies import require_same_spaces, resolve_device
 from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.threads import torch_threads
 
 
-class PPO(Agent):
+class _Loads(Agent):
+    """An agent whose class loads what one of its kind saved."""
+
+    @classmethod
+    def load(cls, path: str | Path, env: EnvLike | None = None, **options: Any) -> Self:
+        """The agent in a bundle, as `steadyrl.load`, which reads the algorithm from it.
+
+        Raises:
+            UserError: as `steadyrl.load`, or another algorithm made it.
+        """
+        agent = load(path, env, **options)
+        if not isinstance(agent, cls):
+            raise UserError(
+                f"{path} was made by {type(agent).__name__}, not by {cls.__name__}.",
+                remedy=f"Use steadyrl.load or {type(agent).__name__}.load.",
+                code="other-algorithm",
+            )
+        return agent
+
+
+class PPO(_Loads):
     """Proximal policy optimisation; hyperparameters as in `steadyrl.configs.PPOConfig`."""
 
     algo = "ppo"
 
 
-class A2C(Agent):
+class A2C(_Loads):
     """Advantage actor-critic; hyperparameters as in `steadyrl.configs.A2CConfig`."""
 
     algo = "a2c"
 
 
-class DQN(Agent):
+class DQN(_Loads):
     """Deep Q-learning; hyperparameters as in `steadyrl.configs.DQNConfig`."""
 
     algo = "dqn"
 
 
-class DDPG(Agent):
+class DDPG(_Loads):
     """Deep deterministic policy gradient; hyperparameters as in `steadyrl.configs.DDPGConfig`."""
 
     algo = "ddpg"
 
 
-class TD3(Agent):
+class TD3(_Loads):
     """Twin delayed DDPG; hyperparameters as in `steadyrl.configs.TD3Config`."""
 
     algo = "td3"
 
 
-class SAC(Agent):
+class SAC(_Loads):
     """Soft actor-critic; hyperparameters as in `steadyrl.configs.SACConfig`."""
 
     algo = "sac"
@@ -69,10 +92,10 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
     Raises:
         UserError: the file is missing or damaged, or the environment's spaces are not the policy's.
     """
-    file = Path(path)
-    if not file.is_file() and file.suffix != SUFFIX:
+    file = path_of(path, "path")
+    if file.suffix != SUFFIX and (file.is_dir() or not os.path.exists(file)):
         file = file.with_name(file.name + SUFFIX)
-    device: torch.device = resolve_device(options.get("device") or "auto")
+    device = resolve_device(options.get("device") or "auto")
     bundle = read_bundle(file, device)
     algo = bundle.about.get("algo")
     if algo not in AGENTS:
@@ -101,6 +124,7 @@ def evaluate(
     episodes: int = 100,
     *,
     seed: int | None = None,
+    eval_seed: int | None = None,
     deterministic: bool = True,
     env: EnvLike | None = None,
 ) -> Evaluation:
@@ -110,13 +134,22 @@ def evaluate(
         agent: Whose policy.
         episodes: How many.
         seed: Fixes the episodes; None takes the agent's `eval_seed`.
+        eval_seed: The same under the name of the flag.
         deterministic: The most likely actions, or sampled ones.
         env: Where; None makes environments like the agent's own.
 
     Raises:
-        UserError: there is no environment to play in.
+        UserError: an argument does not fit, or there is no environment to play in.
+        RunFailedError: the environment failed, told a number that is not finite, or an episode seems to have no end.
     """
-    seeds = agent.seeds if seed is None else Seeds(agent.seeds.seed, eval_seed=seed)
+    if not isinstance(agent, Agent):
+        raise UserError(
+            f"evaluate was given a {type(agent).__name__}, not an agent.",
+            remedy="Pass an agent, such as that of steadyrl.load(path, env=...).",
+            code="bad-value",
+        )
+    seeds = _eval_seeds(agent, seed, eval_seed)
+    episode_seeds = seeds.eval_episode_seeds(count("episodes", episodes, "episodes", MAX_EPISODES))
     source = eval_source(agent, env)
     if source is None:
         raise UserError(
@@ -124,9 +157,22 @@ def evaluate(
             remedy="Pass env=: an id, a function that makes an environment, or an environment.",
             code="no-env",
         )
-    evaluator = Evaluator(source, seeds.eval_episode_seeds(episodes))
+    evaluator = Evaluator(source, episode_seeds)
     try:
         with torch_threads(agent.threads):
             return evaluator(agent.policy, None if deterministic else seeds.stream("eval", "actions"))
     finally:
         evaluator.close()
+
+
+def _eval_seeds(agent: Agent, seed: Any, eval_seed: Any) -> Seeds:
+    if seed is not None and eval_seed is not None:
+        raise UserError(
+            f"seed is {seed!r} and eval_seed is {eval_seed!r}, which are two names of one thing.",
+            remedy="Pass one of them.",
+            code="bad-value",
+        )
+    chosen = seed if eval_seed is None else eval_seed
+    if chosen is None:
+        return agent.seeds
+    return Seeds(agent.seeds.seed, eval_seed=whole("seed" if eval_seed is None else "eval_seed", chosen))

@@ -13,13 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import VecEnv
+from steadyrl.envs.wrappers import Canonical
+from steadyrl.errors import RunFailedError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ObsTree
 from steadyrl.stats import bootstrap_ci
+from steadyrl.training.guards import entry, first_absurd, is_sane
 
 MAX_ENVS = 10
+ENDLESS = 100_000  # steps without an end, and without a limit that would come: ten times the longest usual episodes
 
 
 @dataclass(frozen=True)
@@ -75,29 +80,85 @@ def run_episodes(
         seeds: The seed of each episode's reset.
         stream: Randomness of a sampling policy.
         watch: Called before each step with the longest episode's length so far; what it raises ends the evaluation.
+
+    Raises:
+        RunFailedError: an observation or a reward is not finite or absurd, or an episode seems to have no end.
     """
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), dtype=np.int64)
     playing = {j: j for j in range(min(len(envs), len(seeds)))}  # environment -> its episode
+    unlimited = any(time_limit(env) is None for env in envs)
     obs: dict[int, ObsTree] = {}
     for j, episode in playing.items():
-        obs[j] = policy.obs_spec.store(envs[j].reset(seed=seeds[episode])[0], batch=False)
+        obs[j] = _stored(policy, envs[j].reset(seed=seeds[episode])[0], envs[j], seeds[episode], 0)
     while playing:
-        watch(int(lengths.max()))
+        longest = int(lengths.max())
+        watch(longest)
+        if unlimited and longest >= ENDLESS:
+            _insist_on_ends(envs, playing, lengths)
         batch = {path: np.concatenate([obs[j][path] for j in playing]) for path in policy.obs_spec.by_path}
         actions = policy.predict(batch, stream)
         for action, (j, episode) in zip(actions, list(playing.items()), strict=True):
             new_obs, reward, terminated, truncated, _ = envs[j].step(action)
-            returns[episode] += float(reward)
             lengths[episode] += 1
+            returns[episode] += _sane(float(reward), envs[j], seeds[episode], int(lengths[episode]))
+            stored = _stored(policy, new_obs, envs[j], seeds[episode], int(lengths[episode]))
             if terminated or truncated:
                 episode += len(envs)
                 if episode >= len(seeds):
                     del playing[j]
                     continue
                 playing[j] = episode
-                new_obs = envs[j].reset(seed=seeds[episode])[0]
-            obs[j] = policy.obs_spec.store(new_obs, batch=False)
+                stored = _stored(policy, envs[j].reset(seed=seeds[episode])[0], envs[j], seeds[episode], 0)
+            obs[j] = stored
     return Evaluation(returns, lengths)
+
+
+def _insist_on_ends(envs: Sequence[gym.Env[Any, Any]], playing: dict[int, int], lengths: npt.NDArray[np.int64]) -> None:
+    """Raises RunFailedError for a running episode that nothing will end."""
+    for j, episode in playing.items():
+        if lengths[episode] >= ENDLESS and time_limit(envs[j]) is None:
+            raise _endless(_name(envs[j]), int(lengths[episode]))
+
+
+def _endless(name: str, length: int) -> RunFailedError:
+    return RunFailedError(
+        f"An evaluation episode of {name} has lasted {length} steps without an end, and it has no time limit.",
+        remedy="Set max_episode_steps (--max-episode-steps), or eval_freq=0 (--eval-freq 0) for no evaluation.",
+        code="endless-evaluation",
+    )
+
+
+def _stored(policy: Policy, obs: Any, env: gym.Env[Any, Any], seed: int, step: int) -> ObsTree:
+    """One observation as the policy takes it, [1, ...].
+
+    Raises:
+        RunFailedError: a number in it is not finite or absurd.
+    """
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+        stored = policy.obs_spec.store(obs, batch=False)
+    found = first_absurd(stored)
+    if found is not None:
+        path, index, value = found
+        raise _not_sane(env, f"{value} as {entry(path, index[1:])} of its observation", seed, step)
+    return stored
+
+
+def _sane(reward: float, env: gym.Env[Any, Any], seed: int, step: int) -> float:
+    if not is_sane(reward):
+        raise _not_sane(env, f"{reward} as its reward", seed, step)
+    return reward
+
+
+def _not_sane(env: gym.Env[Any, Any], what: str, seed: int, step: int) -> RunFailedError:
+    return RunFailedError(
+        f"The evaluation environment {_name(env)} gave {what} in step {step} of the episode with seed {seed}.",
+        remedy=f"Find out in the environment where it comes from: reset(seed={seed}) starts that episode.",
+        code="env-nonfinite",
+    )
+
+
+def _name(env: gym.Env[Any, Any]) -> str:
+    return env.name if isinstance(env, Canonical) else type(env.unwrapped).__name__
 
 
 def run_vector_episodes(
@@ -106,6 +167,9 @@ def run_vector_episodes(
     """As many episodes as there are seeds in a vector of environments, an equal share each.
 
     Only the first episode of each environment has its own seed: a vector environment draws the later ones on.
+
+    Raises:
+        RunFailedError: an environment failed, told a number that is not finite, or an episode seems to have no end.
     """
     quota = np.full(venv.num_envs, len(seeds) // venv.num_envs)
     quota[: len(seeds) % venv.num_envs] += 1
@@ -114,7 +178,10 @@ def run_vector_episodes(
     returns, lengths = [], []
     running = np.zeros(venv.num_envs, dtype=np.int64)
     while quota.any():
-        watch(int(running.max()))
+        longest = int(running.max())
+        watch(longest)
+        if longest >= ENDLESS and venv.spec.max_episode_steps is None:
+            raise _endless(venv.spec.id, longest)
         step = venv.step(policy.predict(obs, stream))
         running += step.valid
         for episode in step.episodes:

@@ -8,6 +8,7 @@ import gymnasium as gym
 
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.types import VecEnv
+from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.training.evaluation import (
@@ -43,9 +44,15 @@ class Evaluator:
 
     def _environments(self) -> list[gym.Env[Any, Any]]:
         if not self._envs and isinstance(self._source, EnvFactory):
-            self._envs = [
-                self._source() for _ in range(1 if self._source.is_instance else min(MAX_ENVS, len(self._seeds)))
-            ]
+            number = 1 if self._source.is_instance else min(MAX_ENVS, len(self._seeds))
+            for _ in range(number):
+                self._envs.append(self._source(role="An evaluation environment"))
+            if len({id(env.unwrapped) for env in self._envs}) < number:
+                raise UserError(
+                    f"{self._source.id} returned the same environment twice.",
+                    remedy="Let the function make a new environment each time it is called.",
+                    code="env-instance",
+                )
         return self._envs
 
     def close(self) -> None:

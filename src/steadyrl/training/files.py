@@ -83,6 +83,28 @@ def read_json(path: Path) -> dict[str, Any]:
         ) from error
 
 
+def working_folder() -> Path:
+    """The working folder. Raises UserError where it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise UserError(
+            "The working folder does not exist any more.",
+            remedy="Change into a folder that exists.",
+            code="no-such-folder",
+        ) from error
+
+
+def expanded(path: Path) -> Path:
+    """The path with a leading `~` as the home folder. Raises UserError where nobody's home is known."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise UserError(
+            f"{path} cannot be resolved: {error}", remedy="Write the folder out.", code="bad-value"
+        ) from error
+
+
 def require_free_space(directory: Path) -> None:
     """Raises UserError unless the disk of `directory` (or of its nearest existing parent) has room for a run."""
     place = directory.absolute()

@@ -12,10 +12,12 @@ import gymnasium as gym
 import numpy as np
 
 from steadyrl.configs import LinearSchedule
+from steadyrl.configs.validate import count
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.types import VecEnv
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
+from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import save_checkpoint
 from steadyrl.training.curve import write_curve
 from steadyrl.training.evaluation import Evaluation, global_generators_kept
@@ -82,11 +84,13 @@ class Learning:
         self._say = say
         self._stop = StopFlag()
         self.events = EventStream()
-        for listener in listeners:
+        for listener in listeners_of(listeners):
             self.events.add(self._stoppable(listener))
         done = self._loop.counters.timesteps
-        self.target = done + _at_least_one("total_timesteps", total_timesteps)
-        self.total = self.target if schedule_steps is None else _at_least_one("schedule_steps", schedule_steps)
+        self.target = done + count("total_timesteps", total_timesteps, "environment steps")
+        self.total = self.target
+        if schedule_steps is not None:
+            self.total = count("schedule_steps", schedule_steps, "environment steps")
         if self.total < self.target:
             raise UserError(
                 f"schedule_steps is {schedule_steps}, but this call goes on to step {self.target}.",
@@ -95,7 +99,9 @@ class Learning:
             )
         self._own_eval_env = eval_env is not None
         self._eval_source = None if self._setup.settings.eval_freq == 0 else eval_source(agent, eval_env)
-        if schedule_steps is None and done > 0 and _has_schedule(agent.config):
+        stretched = schedule_steps is None and done > 0 and _has_schedule(agent.config)
+        if stretched and "schedule" not in agent.told:
+            agent.told.add("schedule")
             say(Notice("schedule", f"Schedules now run over {self.total} steps: those so far and this call's."))
 
     def run(self, *, folder: RunFolder | None) -> Outcome:
@@ -177,7 +183,8 @@ class Learning:
 
     def _stoppable(self, listener: Listener) -> Listener:
         def listen(event: Event) -> None:
-            if listener(event) is False:
+            answer = listener(event)
+            if isinstance(answer, bool | np.bool_) and not answer:
                 self._stop.reason = self._stop.reason or "callback"
 
         return listen
@@ -206,7 +213,18 @@ class _Camera:
 
 
 def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None:
-    """Where the agent is evaluated: in `env`, else in environments like its own, else nowhere."""
+    """Where the agent is evaluated: in `env`, else in environments like its own, else nowhere.
+
+    Raises:
+        UserError: `env` cannot be made, or is the environment that the agent is trained in.
+    """
+    own = agent.setup.instance if agent.setup else None
+    if own is not None and isinstance(env, gym.Env | gym.vector.VectorEnv) and env.unwrapped is own.unwrapped:
+        raise UserError(
+            "The environment to evaluate in is the one that the agent is trained in, which evaluation would disturb.",
+            remedy="Pass another one, or an id or a function that makes one.",
+            code="env-instance",
+        )
     if isinstance(env, gym.vector.VectorEnv):
         return make_vec(env)
     if env is not None:
@@ -237,13 +255,3 @@ def _save(agent: Agent, folder: RunFolder, kind: str) -> Path:
 
 def _has_schedule(config: Any) -> bool:
     return any(isinstance(getattr(config, field.name), LinearSchedule) for field in fields(config))
-
-
-def _at_least_one(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer) or value % 1 != 0 or value < 1:
-        raise UserError(
-            f"{name} is {value!r}, but it must be a whole number of at least 1.",
-            remedy=f"Pass a number of environment steps as {name}.",
-            code="bad-value",
-        )
-    return int(value)

@@ -6,19 +6,15 @@ from collections import deque
 from pathlib import Path
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from steadyrl.algorithms import make_off_policy, make_on_policy
-from steadyrl.configs import Config, DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig, TD3Config
+from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig
 from steadyrl.data.hindsight import HindsightReplay
 from steadyrl.data.prioritised import PrioritisedReplay
 from steadyrl.data.replay import Replay
 from steadyrl.envs.goals import goal_functions
 from steadyrl.envs.types import EpisodeRecord, VecEnv
-from steadyrl.nn.build import Architecture
-from steadyrl.nn.networks import ActorCritic
-from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
 from steadyrl.training.off_policy import OffPolicyLoop
@@ -52,62 +48,6 @@ class Loop(Protocol):
     def row_due(self, before: int) -> bool:
         """Whether a row of metrics is due, now that the step count has gone on from `before`."""
         ...
-
-
-def new_policy(setup: Setup, seeds: Seeds, device: torch.device) -> Policy:
-    """The policy of a setup with its initial weights."""
-    config = setup.resolved.config
-    normalizer = ObsNormalizer(setup.obs_spec) if config.normalize_obs else None
-    policy = Policy(setup.obs_spec, setup.action_spec, architecture_of(config), normalizer, device)
-    stream = seeds.stream("algo", "weights")
-    if isinstance(policy.net, ActorCritic):
-        assert isinstance(config, OnPolicyConfig)
-        policy.net.initialise(stream, ortho=config.ortho_init)
-    else:
-        policy.net.initialise(stream)
-    return policy
-
-
-def architecture_of(config: Config) -> Architecture:
-    """What makes the network of this configuration."""
-    if isinstance(config, OnPolicyConfig):
-        return Architecture(
-            _layers(config.net_arch, ("pi", "vf")),
-            config.activation_fn,
-            config.log_std_init,
-            config.squash_output,
-            config.use_sde,
-        )
-    layers = _layers(config.net_arch, config.networks)
-    if isinstance(config, DQNConfig):
-        return Architecture(
-            layers,
-            config.activation_fn,
-            family="dqn",
-            dueling=config.dueling,
-            head=config.head,
-            outputs={"mean": 1, "c51": config.n_atoms, "quantile": config.n_quantiles}[config.head],
-            v_min=config.v_min,
-            v_max=config.v_max,
-            epsilon=config.exploration_final_eps,
-        )
-    if isinstance(config, SACConfig):
-        return Architecture(
-            layers,
-            config.activation_fn,
-            config.log_std_init,
-            use_sde=config.use_sde,
-            family="sac",
-            n_critics=config.n_critics,
-        )
-    assert isinstance(config, TD3Config)
-    return Architecture(layers, config.activation_fn, family="td3", n_critics=config.n_critics)
-
-
-def _layers(
-    arch: tuple[int, ...] | dict[str, tuple[int, ...]], networks: tuple[str, ...]
-) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(arch[name] if isinstance(arch, dict) else arch) for name in networks}
 
 
 def make_loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv) -> Loop:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from steadyrl.algorithms import OnPolicyAlgorithm
@@ -72,7 +73,7 @@ class OnPolicyLoop:
 
     def learn(self, total: int) -> dict[str, Tensor | float]:
         """One update from the rollout as far as it goes; schedules run over `total` environment steps."""
-        with self.phases("learn"):
+        with self.phases("learn"), torch.enable_grad():  # an environment's code may have turned it off
             last_values = self.policy.values(self.policy.normalise(self._stepper.obs))
             batch = self.rollout.batch(last_values, self.config.gamma, self.config.gae_lambda)
             self.rollout.clear()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadyrl.training.files import working_folder
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike, Setup, prepare_training
 
@@ -20,8 +21,8 @@ class Plan:
 
     @property
     def run_dir(self) -> Path:
-        """The run folder."""
-        return self.folder.path
+        """The run folder as the user wrote it."""
+        return self.folder.shown
 
 
 def prepare(
@@ -37,20 +38,25 @@ def prepare(
     Raises:
         UserError: as `prepare_training`, or the folder exists, cannot be made, or the disk is full.
     """
+    here = working_folder()  # before any code of the environment runs, which may change it
     setup = prepare_training(algo, env, options, preset=preset, total_timesteps=total_timesteps)
-    return Plan(setup, make_folder(setup, run_dir=setup.settings.run_dir))
+    return Plan(setup, make_folder(setup, run_dir=setup.settings.run_dir, here=here))
 
 
-def make_folder(setup: Setup, *, run_dir: Path | None) -> RunFolder:
-    """The run folder of a setup, with its configuration and manifest."""
+def make_folder(setup: Setup, *, run_dir: Path | None, here: Path | None = None) -> RunFolder:
+    """The run folder of a setup, with its configuration and manifest; relative paths start from `here`."""
     settings = setup.settings
+    here = working_folder() if here is None else here
+    config = setup.to_json()
+    config["settings"]["env"] = _from_anywhere(settings.env, here)
     return RunFolder.create(
         algo=setup.resolved.algo,
         env=settings.env,
         seed=settings.seed,
         run_dir=run_dir,
         name=settings.name,
-        config=setup.to_json(),
+        config=config,
+        here=here,
         manifest={
             "algo": setup.resolved.algo,
             "env": {
@@ -68,3 +74,9 @@ def make_folder(setup: Setup, *, run_dir: Path | None) -> RunFolder:
             "threads": settings.threads,
         },
     )
+
+
+def _from_anywhere(env: str, here: Path) -> str:
+    """The environment so that it is found from every working folder: a file by its absolute path."""
+    path, _, class_name = env.rpartition(":")
+    return f"{here / path}:{class_name}" if path.endswith(".py") else env

@@ -14,12 +14,12 @@ from typing import Any
 PACKAGES = ("steadyrl", "torch", "numpy", "gymnasium", "safetensors", "tensorboardX", "mujoco", "box2d", "ale-py")
 
 
-def provenance() -> dict[str, Any]:
+def provenance(working_directory: Path) -> dict[str, Any]:
     """Everything known before the run starts, as JSON values; torch is not imported."""
     return {
         "command_line": list(sys.argv),
-        "working_directory": os.getcwd(),
-        "git": _git(Path.cwd()),
+        "working_directory": str(working_directory),
+        "git": _git(working_directory),
         "python": platform.python_version(),
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "platform": platform.platform(),

@@ -8,13 +8,16 @@ from typing import Any
 
 from steadyrl.training.agent import Agent, say
 from steadyrl.training.agents import AGENTS, load
+from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import find_checkpoint
+from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.learning import Learning, Outcome
 from steadyrl.training.logging import read_jsonl
 from steadyrl.training.plan import Plan, prepare
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike
+from steadyrl.training.signals import release, signals_raise
 
 
 class Run:
@@ -84,32 +87,38 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Rows of `metrics.jsonl`."""
-        return read_jsonl(self.path / "metrics.jsonl")
+        return self._rows("metrics.jsonl")
 
     def episodes(self) -> list[dict[str, Any]]:
         """Rows of `episodes.jsonl`."""
-        return read_jsonl(self.path / "episodes.jsonl")
+        return self._rows("episodes.jsonl")
 
     def evals(self) -> list[dict[str, Any]]:
         """Rows of `evals.jsonl`."""
-        return read_jsonl(self.path / "evals.jsonl")
+        return self._rows("evals.jsonl")
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        """Rows of a file; none where the run ended before it wrote one."""
+        path = self.path / name
+        return read_jsonl(path) if path.exists() else []
 
     def summary(self) -> dict[str, Any]:
-        """What `steadyrl train --json` prints; `eval` is that of the final agent, null where there was none."""
-        manifest, config = self.manifest, self.config
-        fps = self._outcome.fps if self._outcome else manifest["timesteps"] / max(manifest["wall_s"], 1e-9)
+        """What `steadyrl train --json` prints; None where a killed run did not get to say it."""
+        manifest, settings = self.manifest, self.config["settings"]
+        steps, seconds = manifest.get("timesteps"), manifest.get("wall_s")
+        fps = None if steps is None or seconds is None else steps / max(seconds, 1e-9)
         return {
-            "run": str(self.path),
-            "algo": config["algo"],
-            "env": config["settings"]["env"],
-            "seed": config["settings"]["seed"],
-            "total_timesteps": manifest.get("timesteps"),
+            "run": str(self._folder.shown),
+            "algo": self.config["algo"],
+            "env": manifest["env"]["id"],
+            "seed": settings["seed"],
+            "total_timesteps": steps,
             "status": manifest["status"],
             "signal": manifest.get("signal"),
-            "fps": fps,
-            "wall_s": manifest["wall_s"],
-            "weights_sha256": manifest["weights_sha256"],
-            "eval": manifest["eval"],
+            "fps": self._outcome.fps if self._outcome else fps,
+            "wall_s": seconds,
+            "weights_sha256": manifest.get("weights_sha256"),
+            "eval": manifest.get("eval"),
         }
 
     def __repr__(self) -> str:
@@ -119,6 +128,8 @@ class Run:
 def execute(plan: Plan, listeners: Sequence[Listener] = (), say: Callable[[Notice], None] | None = None) -> Run:
     """Run a plan to its end, or to the signal or callback that ends it early; the run says which.
 
+    An error is left to the caller to record: see `recorded`.
+
     Args:
         plan: From `prepare`; its notices go to `say`.
         listeners: Called with each event; one that returns False ends the run.
@@ -127,13 +138,10 @@ def execute(plan: Plan, listeners: Sequence[Listener] = (), say: Callable[[Notic
     quiet = say or (lambda notice: None)
     for notice in plan.setup.notices:
         quiet(notice)
-    try:
-        agent = AGENTS[plan.setup.resolved.algo].from_setup(plan.setup)
-        learning = Learning(agent, plan.setup.resolved.total_timesteps, None, listeners, quiet)
-    except BaseException as error:
-        plan.folder.finish("failed", timesteps=0, wall_s=0.0, message=str(error), weights_sha256=None, eval=None)
-        raise
+    agent = AGENTS[plan.setup.resolved.algo].from_setup(plan.setup)
+    learning = Learning(agent, plan.setup.resolved.total_timesteps, None, listeners, quiet)
     outcome = learning.run(folder=plan.folder)
+    release()
     return Run(plan.folder, agent, outcome)
 
 
@@ -159,8 +167,11 @@ def train(
     Raises:
         UserError: bad input; nothing is written.
         RunFailedError: the environment failed, a number was not finite, the disk is full.
+        KeyboardInterrupt: SIGINT came before the training began or after it ended; SystemExit with the status of the
+            signal for SIGTERM and SIGUSR1. Within the training a signal ends the run, whose status says so.
     """
-    plan = prepare(algo, env, options, preset=preset, total_timesteps=total_timesteps)
-    listeners = [callback] if callable(callback) else list(callback or ())
-
-    return execute(plan, listeners, say)
+    listeners = listeners_of(callback)
+    with signals_raise():
+        plan = prepare(algo, env, options, preset=preset, total_timesteps=total_timesteps)
+        with recorded(plan.folder):
+            return execute(plan, listeners, say)

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from steadyrl.errors import UserError
-from steadyrl.training.files import read_json, require_free_space, write_json
+from steadyrl.training.files import expanded, read_json, require_free_space, working_folder, write_json
 from steadyrl.training.provenance import provenance
+from steadyrl.training.signals import signals_held
 
 MANIFEST_VERSION = 1
 
 
 class RunFolder:
-    """A run folder that exists."""
+    """A run folder that exists.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Attributes:
+        path: Absolute, so that an environment may change the working folder.
+        shown: As the user wrote it, for messages.
+        made: Folders above it that were made with it.
+    """
+
+    def __init__(self, shown: Path, path: Path | None = None, made: tuple[Path, ...] = ()) -> None:
+        self.shown = shown
+        self.path = shown.absolute() if path is None else path
+        self.made = made
 
     @classmethod
     def create(
@@ -31,28 +41,45 @@ class RunFolder:
         name: str | None,
         config: dict[str, Any],
         manifest: dict[str, Any],
+        here: Path | None = None,
     ) -> RunFolder:
-        """Make the folder with `config.json` and `manifest.json`.
+        """Make the folder with `manifest.json` and `config.json`.
+
+        Args:
+            algo: Part of the default name.
+            env: Part of the default name.
+            seed: Part of the default name.
+            run_dir: The folder; None makes one below `runs`.
+            name: A tag at the end of the default name.
+            config: What `config.json` holds.
+            manifest: What `manifest.json` holds besides what every run has.
+            here: The folder that relative paths start from; None is the working folder.
 
         Raises:
             UserError: it exists already, cannot be made, or the disk is full.
         """
-        wanted = run_dir if run_dir is not None else Path("runs") / _safe(env) / algo / _stamp(seed, name)
-        require_free_space(wanted)
-        started = datetime.now(UTC).isoformat(timespec="seconds")
+        here = working_folder() if here is None else here
+        wanted = expanded(run_dir) if run_dir is not None else Path("runs") / _safe(env) / algo / _stamp(seed, name)
+        require_free_space(here / wanted)
+        about = provenance(here)
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
         base = {"version": MANIFEST_VERSION, "status": "running", "started": started, "ended": None}
-        folder = cls(_make(wanted, exact=run_dir is not None))
+        folder: RunFolder | None = None
         try:
-            write_json(folder.path / "config.json", config)
-            write_json(folder.path / "manifest.json", base | manifest | provenance())
+            with signals_held():
+                folder = _make(wanted, here, exact=run_dir is not None)
+                write_json(folder.path / "manifest.json", base | manifest | about)
+                write_json(folder.path / "config.json", config)
         except BaseException:
-            shutil.rmtree(folder.path, ignore_errors=True)
+            if folder is not None:
+                folder.remove()
             raise
         return folder
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Raises UserError for a path that is no run folder."""
+        path = expanded(path)
         if not (path / "config.json").is_file():
             what = "is not a run folder: it holds no config.json" if path.is_dir() else "does not exist"
             raise UserError(
@@ -77,17 +104,16 @@ class RunFolder:
 
     def finish(self, status: str, **facts: Any) -> None:
         """Write how the run ended into the manifest."""
-        ended = datetime.now(UTC).isoformat(timespec="seconds")
-        write_json(self.path / "manifest.json", self.manifest | {"status": status, "ended": ended} | facts)
-
-    def failed(self, error: BaseException) -> None:
-        """Write that the run failed, unless how it ended is written already."""
-        if self.manifest["status"] == "running":
-            self.finish("failed", timesteps=0, wall_s=0.0, message=str(error), weights_sha256=None, eval=None)
+        ended = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with signals_held():
+            write_json(self.path / "manifest.json", self.manifest | {"status": status, "ended": ended} | facts)
 
     def remove(self) -> None:
-        """Take the folder away again: nothing was trained in it."""
+        """Take the folder away again, and those above it that were made for it and hold nothing else."""
         shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):
+            for folder in self.made:
+                folder.rmdir()
 
 
 def _safe(env: str) -> str:
@@ -99,24 +125,26 @@ def _stamp(seed: int, name: str | None) -> str:
     return f"{stamp}-{_safe(name)}" if name else stamp
 
 
-def _make(wanted: Path, *, exact: bool) -> Path:
-    path, attempt = wanted, 1
+def _make(wanted: Path, here: Path, *, exact: bool) -> RunFolder:
+    shown, attempt = wanted, 1
     while True:
+        path = here / shown
         try:
+            made = tuple(parent for parent in path.parents if not parent.exists())
             path.mkdir(parents=True)
-            return path
+            return RunFolder(shown, path, made)
         except FileExistsError:
             if exact:
                 raise UserError(
-                    f"The run folder {path} exists already.",
+                    f"The run folder {shown} exists already.",
                     remedy="Choose another --run-dir, or remove the folder.",
                     code="run-folder-exists",
                 ) from None
             attempt += 1
-            path = wanted.with_name(f"{wanted.name}-{attempt}")
-        except OSError as error:
+            shown = wanted.with_name(f"{wanted.name}-{attempt}")
+        except (OSError, ValueError) as error:  # ValueError: a name with a NUL
             raise UserError(
-                f"The run folder {path} cannot be made: {error.strerror or error}.",
+                f"The run folder {str(shown)!r} cannot be made: {getattr(error, 'strerror', None) or error}.",
                 remedy="Choose another place with --run-dir, or mend the permissions.",
                 code="cannot-write",
             ) from error

@@ -11,7 +11,17 @@ from typing import Any, get_type_hints
 
 import gymnasium as gym
 
-from steadyrl.config import Resolved, check_algo, coerce, encode, hints, resolve, to_json, unknown_key
+from steadyrl.config import (
+    Resolved,
+    check_algo,
+    coerce,
+    encode,
+    hints,
+    resolve,
+    storable_kwargs,
+    to_json,
+    unknown_key,
+)
 from steadyrl.configs import DQNConfig, OffPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.configs.suitability import check_suitable
@@ -22,6 +32,7 @@ from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.training.events import Notice
+from steadyrl.training.sizes import check_description, check_sizes
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]] | VectorEnv
@@ -40,6 +51,7 @@ class Setup:
         obs_spec: Leaves of the observation.
         action_spec: The environment's actions.
         notices: What the user should know before it starts.
+        instance: The environment that the user made, where it was no recipe for some.
     """
 
     resolved: Resolved
@@ -48,6 +60,7 @@ class Setup:
     obs_spec: ObsSpec
     action_spec: ActionSpec
     notices: tuple[Notice, ...]
+    instance: gym.Env[Any, Any] | VectorEnv | None = None
 
     def over(self, total_timesteps: int) -> Setup:
         """The same over another number of environment steps."""
@@ -95,8 +108,10 @@ def prepare_training(
     Raises:
         UserError: an unknown name, a value of the wrong type or size, an environment or space that cannot be used.
     """
+    algo = check_algo(algo)
     own = {name: value for name, value in options.items() if name in SETTINGS}
     overrides = {name: value for name, value in options.items() if name not in SETTINGS}
+    _require_known(algo, overrides)
     settings = _settings({**own, "env": _name(env)})
     source: EnvFactory | VectorEnv
     if isinstance(env, gym.vector.VectorEnv):
@@ -113,10 +128,11 @@ def prepare_training(
             overrides["num_envs"] = _own_number(overrides, 1, "an environment instance")
     if preset == "auto" and isinstance(env, gym.Env | gym.vector.VectorEnv):
         preset = "none"
-    _require_known(check_algo(algo), overrides)
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
     obs_spec, action_spec = ObsSpec.of(spaces[0]), ActionSpec.of(spaces[1])
     check_suitable(resolved.algo, resolved.config, action_spec)
+    check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec)
+    check_description(settings, resolved.config, obs_spec, action_spec)
     if isinstance(resolved.config, OffPolicyConfig):
         _check_replay(resolved.config, source, obs_spec, action_spec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
@@ -125,7 +141,9 @@ def prepare_training(
             remedy="Pass an id or a function instead of an instance.",
             code="no-env",
         )
-    return Setup(resolved, settings, source, obs_spec, action_spec, tuple(_notices(resolved, obs_spec)))
+    instance = env if isinstance(env, gym.Env | gym.vector.VectorEnv) else None
+    notices = tuple(_notices(resolved, obs_spec))
+    return Setup(resolved, settings, source, obs_spec, action_spec, notices, instance)
 
 
 def prepare_again(
@@ -188,6 +206,15 @@ def _notices(resolved: Resolved, obs: ObsSpec) -> list[Notice]:
                 f"and a smaller one of {rest}{alone}.",
             )
         )
+    if resolved.sources["total_timesteps"] == "explicit" and resolved.total_timesteps < 2 * rollout:
+        updates = -(-resolved.total_timesteps // rollout)
+        notices.append(
+            Notice(
+                "config",
+                f"{resolved.total_timesteps} steps make {updates} update{'s' if updates > 1 else ''} of the networks, "
+                f"one for each {rollout} (n_steps * num_envs): lower n_steps for more.",
+            )
+        )
     for leaf in obs.leaves:
         if leaf.scale != 1.0:
             where = f" at '{leaf.path}'" if leaf.path else ""
@@ -203,9 +230,9 @@ def _settings(given: Mapping[str, Any]) -> RunSettings:
         if value is None and name != "env":
             continue
         if name == "run_dir":
-            values[name] = Path(value)
+            values[name] = coerce(value, Path, name)
         else:
-            values[name] = value if name == "env_kwargs" else coerce(value, known[name], name)
+            values[name] = storable_kwargs(value) if name == "env_kwargs" else coerce(value, known[name], name)
     return RunSettings(**values)
 
 

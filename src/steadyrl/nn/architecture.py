@@ -1,0 +1,124 @@
+"""What makes a policy's network and how large it is; no torch, so it can be asked before any network is made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from steadyrl.spaces import ActionSpec, ObsSpec
+
+Family = Literal["actor_critic", "dqn", "td3", "sac"]
+Head = Literal["mean", "c51", "quantile"]
+MAX_LAYERS = 1000  # of a saved network: making layers takes time even where they are narrow
+MAX_JSON, MAX_BUNDLE = 2**20, 2**31  # bytes of a bundle's description, and of a bundle
+KINDS = {
+    "actor_critic": {"continuous", "discrete", "multidiscrete", "multibinary"},
+    "dqn": {"discrete"},
+    "td3": {"continuous"},
+    "sac": {"continuous", "discrete"},
+}
+_SIZES = {"actor_critic": {"pi", "vf"}, "dqn": {"qf"}, "td3": {"pi", "qf"}, "sac": {"pi", "qf"}}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What makes the network; fields as in the configuration of the algorithm.
+
+    `epsilon` is the share of random actions of a DQN policy that is asked to sample; `outputs` are the numbers that a
+    `head` has for each action: 1, atoms or quantiles.
+    """
+
+    net_arch: dict[str, tuple[int, ...]]
+    activation_fn: str
+    log_std_init: float = 0.0
+    squash_output: bool = False
+    use_sde: bool = False
+    family: Family = "actor_critic"
+    n_critics: int = 1
+    dueling: bool = False
+    head: Head = "mean"
+    outputs: int = 1
+    v_min: float = 0.0
+    v_max: float = 0.0
+    epsilon: float = 0.0
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Architecture:
+        """The inverse of `dataclasses.asdict`, from JSON; ValueError, TypeError or KeyError for anything else."""
+        made = cls(**{**data, "net_arch": {name: tuple(sizes) for name, sizes in data["net_arch"].items()}})
+        widths = [width for sizes in made.net_arch.values() for width in sizes]
+        numbers = (made.log_std_init, made.v_min, made.v_max, made.epsilon)
+        good = (
+            made.family in get_args(Family)
+            and made.head in get_args(Head)
+            and made.net_arch.keys() == _SIZES[made.family]
+            and all(type(size) is int and size >= 1 for size in (*widths, made.n_critics, made.outputs))
+            and made.layers <= MAX_LAYERS
+            and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+            and {type(made.squash_output), type(made.use_sde), type(made.dueling)} == {bool}
+            and 0.0 <= made.epsilon <= 1.0
+            and _head_fits(made)
+        )
+        if not good:
+            raise ValueError(f"{data} is no architecture")
+        return made
+
+    def check(self, action_spec: ActionSpec) -> None:
+        """Raises ValueError where the family does not choose among such actions."""
+        if action_spec.kind not in KINDS[self.family]:
+            raise ValueError(f"the family {self.family} has no network for {action_spec.kind} actions")
+
+    @property
+    def layers(self) -> int:
+        """Hidden layers of all networks together."""
+        once = {name: len(sizes) + (name == "qf") for name, sizes in self.net_arch.items()}
+        return sum(once.values()) + (self.n_critics - 1) * once.get("qf", 0)
+
+    def parameters(self, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
+        """How many weights the network has, counted without making it.
+
+        Raises:
+            ValueError: the family does not choose among such actions.
+        """
+        self.check(action_spec)
+        features, size = sum(leaf.features for leaf in obs_spec.leaves), action_spec.size
+        if self.family == "actor_critic":
+            return self._actor(features, action_spec) + _network(features, self.net_arch["vf"], 1)
+        if action_spec.kind == "discrete":
+            outputs = action_spec.nvec[0] * self.outputs
+            critic = _network(features, self.net_arch["qf"], outputs)
+            critic += _linear(_last(features, self.net_arch["qf"]), self.outputs) if self.dueling else 0
+        else:
+            critic = _network(features + size, self.net_arch["qf"], 1)
+        return self.n_critics * critic + self._actor(features, action_spec)
+
+    def _actor(self, features: int, action_spec: ActionSpec) -> int:
+        """Weights of the network that acts."""
+        if "pi" not in self.net_arch:
+            return 0
+        hidden, size = self.net_arch["pi"], action_spec.size
+        latent = _last(features, hidden)
+        if action_spec.kind != "continuous":
+            return _network(features, hidden, size if action_spec.kind == "multibinary" else sum(action_spec.nvec))
+        spread = {"actor_critic": size, "td3": 0, "sac": _linear(latent, size), "dqn": 0}[self.family]
+        return _network(features, hidden, size) + (latent * size if self.use_sde else spread)
+
+
+def _network(features: int, hidden: tuple[int, ...], outputs: int) -> int:
+    return sum(_linear(*pair) for pair in pairwise((features, *hidden, outputs)))
+
+
+def _last(features: int, hidden: tuple[int, ...]) -> int:
+    return hidden[-1] if hidden else features
+
+
+def _linear(width_in: int, width_out: int) -> int:
+    return width_in * width_out + width_out
+
+
+def _head_fits(made: Architecture) -> bool:
+    if made.head == "mean":
+        return made.outputs == 1
+    return made.family == "dqn" and (made.head == "quantile" or (made.outputs >= 2 and made.v_min < made.v_max))

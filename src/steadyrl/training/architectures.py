@@ -1,0 +1,48 @@
+"""From a configuration to what makes its networks; no torch."""
+
+from __future__ import annotations
+
+from steadyrl.configs import Config, DQNConfig, OnPolicyConfig, SACConfig, TD3Config
+from steadyrl.nn.architecture import Architecture
+
+
+def architecture_of(config: Config) -> Architecture:
+    """What makes the network of this configuration."""
+    if isinstance(config, OnPolicyConfig):
+        return Architecture(
+            _layers(config.net_arch, ("pi", "vf")),
+            config.activation_fn,
+            config.log_std_init,
+            config.squash_output,
+            config.use_sde,
+        )
+    layers = _layers(config.net_arch, config.networks)
+    if isinstance(config, DQNConfig):
+        return Architecture(
+            layers,
+            config.activation_fn,
+            family="dqn",
+            dueling=config.dueling,
+            head=config.head,
+            outputs={"mean": 1, "c51": config.n_atoms, "quantile": config.n_quantiles}[config.head],
+            v_min=config.v_min,
+            v_max=config.v_max,
+            epsilon=config.exploration_final_eps,
+        )
+    if isinstance(config, SACConfig):
+        return Architecture(
+            layers,
+            config.activation_fn,
+            config.log_std_init,
+            use_sde=config.use_sde,
+            family="sac",
+            n_critics=config.n_critics,
+        )
+    assert isinstance(config, TD3Config)
+    return Architecture(layers, config.activation_fn, family="td3", n_critics=config.n_critics)
+
+
+def _layers(
+    arch: tuple[int, ...] | dict[str, tuple[int, ...]], networks: tuple[str, ...]
+) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(arch[name] if isinstance(arch, dict) else arch) for name in networks}

@@ -1,0 +1,112 @@
+"""The policy of a setup: made new, or compared with the one that there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from steadyrl.configs import OnPolicyConfig
+from steadyrl.errors import UserError
+from steadyrl.nn.networks import ActorCritic
+from steadyrl.nn.normalizer import ObsNormalizer
+from steadyrl.nn.policy import Policy
+from steadyrl.seeding import Seeds
+from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.training.architectures import architecture_of
+from steadyrl.training.setup import Setup
+
+
+def new_policy(setup: Setup, seeds: Seeds) -> Policy:
+    """The policy of a setup with its initial weights."""
+    config, device = setup.resolved.config, resolve_device(setup.settings.device)
+    normalizer = ObsNormalizer(setup.obs_spec) if config.normalize_obs else None
+    policy = Policy(setup.obs_spec, setup.action_spec, architecture_of(config), normalizer, device)
+    stream = seeds.stream("algo", "weights")
+    if isinstance(policy.net, ActorCritic):
+        assert isinstance(config, OnPolicyConfig)
+        policy.net.initialise(stream, ortho=config.ortho_init)
+    else:
+        policy.net.initialise(stream)
+    return policy
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device of this name; `auto` is the CPU, which is faster for small networks.
+
+    Raises:
+        UserError: torch knows no such device, the machine has none, or it computes nothing.
+    """
+    try:
+        device = torch.device("cpu" if name == "auto" else name)
+        torch.empty(1, device=device).cpu()  # what is on the meta device cannot be read
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise UserError(
+            f"The device {name!r} cannot be used: {str(error).splitlines()[0]}",
+            remedy="Use --device cpu, or install a build of torch for this machine's GPU.",
+            code="no-such-device",
+        ) from error
+    return device
+
+
+def require_same_spaces(policy: Policy, setup: Setup) -> None:
+    """Raises UserError unless the environment's spaces are those that the policy was made for."""
+    for role, same, mine, theirs in (
+        (
+            "observation",
+            policy.obs_spec.to_json() == setup.obs_spec.to_json(),
+            shown_obs(policy.obs_spec),
+            shown_obs(setup.obs_spec),
+        ),
+        (
+            "action",
+            policy.action_spec == setup.action_spec,
+            shown_action(policy.action_spec),
+            shown_action(setup.action_spec),
+        ),
+    ):
+        if not same:
+            raise UserError(
+                f"The {role} space of {setup.settings.env} is not the one the policy was made for.\n"
+                f"  policy:      {mine}\n  environment: {theirs}",
+                remedy="Pass the environment that the policy was trained on, with the same arguments.",
+                code="other-spaces",
+            )
+
+
+def shown_obs(spec: ObsSpec) -> str:
+    """An observation space as Gymnasium writes it; bounds, which the policy does not know, are left out."""
+    parts = {leaf.path: _part(leaf.kind, leaf.shape, leaf.dtype, leaf.nvec, leaf.start) for leaf in spec.leaves}
+    return "Dict(" + ", ".join(f"{path!r}: {part}" for path, part in parts.items()) + ")" if spec.is_tree else parts[""]
+
+
+def shown_action(spec: ActionSpec) -> str:
+    """An action space as Gymnasium writes it."""
+    if spec.kind == "continuous":
+        return f"Box({_bounds(spec.low)}, {_bounds(spec.high)}, {spec.shape}, {spec.dtype})"
+    return _part(spec.kind, spec.shape, spec.dtype, spec.nvec, spec.start)
+
+
+def _part(kind: str, shape: tuple[int, ...], dtype: str, nvec: tuple[int, ...], start: tuple[int, ...]) -> str:
+    if kind == "box":
+        return f"Box({shape}, {dtype})"
+    if kind == "multibinary":
+        return f"MultiBinary({shape[0] if len(shape) == 1 else shape}{_unusual(dtype, 'int8')})"
+    if kind == "discrete":
+        return f"Discrete({nvec[0]}{f', start={start[0]}' if start[0] else ''}{_unusual(dtype, 'int64')})"
+    begin = f", start={_shortened(start)}" if any(start) else ""
+    size = f", shape={shape}" if len(shape) != 1 else ""
+    return f"MultiDiscrete({_shortened(nvec)}{begin}{size}{_unusual(dtype, 'int64')})"
+
+
+def _unusual(dtype: str, usual: str) -> str:
+    return "" if dtype == usual else f", dtype={dtype}"
+
+
+def _bounds(values: tuple[float, ...]) -> str:
+    return str(values[0]) if len(set(values)) == 1 else _shortened(values)
+
+
+def _shortened(values: tuple[Any, ...]) -> str:
+    text = " ".join(map(str, values[:12]))
+    return f"[{text}{' ...' if len(values) > 12 else ''}]"
