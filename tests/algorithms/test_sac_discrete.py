@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from steadyrl.algorithms import DiscreteSAC
 from steadyrl.algorithms.sac_discrete import discrete_actor_loss, discrete_critic_loss
 from steadyrl.configs import SACConfig
+from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.actor_critics import DiscreteActorAndCritics
 from steadyrl.nn.gradient import with_gradient
 from steadyrl.nn.policy import Policy
@@ -103,6 +106,63 @@ def test_gradients_are_those_of_finite_differences() -> None:
         return discrete_critic_loss((torch.from_numpy(at),), batch, target)[0].item()
 
     np.testing.assert_allclose(gradient.numpy(), numeric_gradient(critic, values), atol=1e-7)
+
+
+def plain_discrete_sac(algorithm: DiscreteSAC, batches: list[ReplayBatch]) -> dict[str, Floats]:
+    """arXiv:1910.07207 in float64, with torch's own optimiser."""
+    config = algorithm.config
+    assert isinstance(config.learning_rate, float)
+    pi, q = copy.deepcopy(algorithm._net.pi).double(), copy.deepcopy(algorithm._net.q).double()
+    target_q = copy.deepcopy(q)
+    log_alpha = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    actor, critic = (torch.optim.Adam(net.parameters(), lr=config.learning_rate) for net in (pi, q))
+    temperature = torch.optim.Adam([log_alpha], lr=config.learning_rate)
+
+    def smallest(nets: torch.nn.Module, obs: Tensor) -> Tensor:
+        return torch.stack([net({"": obs}).squeeze(-1) for net in nets.children()]).amin(0)
+
+    for batch in batches:
+        obs, next_obs = batch.obs[""].double(), batch.next_obs[""].double()
+        alpha = log_alpha.detach().exp()
+        with torch.no_grad():
+            log_p = pi({"": next_obs}).squeeze(-1).log_softmax(-1)
+            soft = (log_p.exp() * (smallest(target_q, next_obs) - alpha * log_p)).sum(-1)
+            target = batch.rewards.double() + batch.discounts.double() * (~batch.terminated).double() * soft
+        critic.zero_grad()
+        for net in q.children():
+            chosen = net({"": obs}).squeeze(-1)[torch.arange(len(obs)), batch.actions]
+            (batch.weights.double() * (chosen - target) ** 2).mean().backward()
+        critic.step()
+        actor.zero_grad()
+        log_p = pi({"": obs}).squeeze(-1).log_softmax(-1)
+        (log_p.exp() * (alpha * log_p - smallest(q, obs).detach())).sum(-1).mean().backward()
+        actor.step()
+        temperature.zero_grad()
+        entropy = -(log_p.exp() * log_p).sum(-1).mean().detach()
+        (log_alpha * (entropy - 0.98 * math.log(3))).backward()
+        temperature.step()
+        with torch.no_grad():
+            for a, b in zip(target_q.parameters(), q.parameters(), strict=True):
+                a.copy_((1 - config.tau) * a + config.tau * b)
+    found = {"actor": parameters(pi), "critics": parameters(q), "target": parameters(target_q)}
+    return found | {"alpha": np.array(float(log_alpha.detach().exp()))}
+
+
+def test_it_is_the_algorithm_of_the_paper() -> None:
+    algorithm, policy = make(learning_rate=1e-3)
+    batches = [transitions(policy, 6, seed=i) for i in range(5)]
+    expected = plain_discrete_sac(algorithm, batches)
+    source = source_of(policy)
+    source._batches = iter(batches)
+    algorithm.learn(source, 5, 0, 0.0)
+    found = {
+        "actor": parameters(algorithm._net.pi),
+        "critics": parameters(algorithm._net.q),
+        "target": parameters(algorithm._target),
+        "alpha": numbers(algorithm.temperature.value()),
+    }
+    for name, weights in found.items():
+        np.testing.assert_allclose(weights, expected[name], atol=3e-5, err_msg=name)
 
 
 def test_the_target_entropy_is_a_share_of_the_largest_one() -> None:

@@ -12,7 +12,8 @@ import pytest
 import torch
 from gymnasium import spaces as gs
 
-from steadyrl.nn.build import Architecture, build
+from steadyrl.nn.architecture import Architecture
+from steadyrl.nn.build import build
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec

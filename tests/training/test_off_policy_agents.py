@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import steadyrl as srl
-from support.off_policy import loop_of, parameters
+from steadyrl.nn.actor_critics import ActorAndCritics
+from support.off_policy import agent_of, loop_of, parameters
 from support.off_policy_agents import BOX, KINDS, check_prediction, kept
 from support.training_envs import Keeper
 
@@ -57,3 +58,18 @@ def test_a_loaded_policy_learns_on_with_targets_of_its_own(kind: str, tmp_path: 
     agent.close()
     assert agent.num_timesteps == 100
     assert agent.policy.sha256() != before
+
+
+@pytest.mark.parametrize(
+    ("algo", "options", "critics"),
+    [("ddpg", {}, 1), ("td3", {}, 2), ("td3", {"n_critics": 4}, 4), ("sac", {}, 2), ("sac", {"n_critics": 3}, 3)],
+    ids=str,
+)
+def test_an_agent_has_as_many_critics_as_it_was_asked_for(algo: str, options: dict[str, Any], critics: int) -> None:
+    agent = agent_of(algo, "Pendulum-v1", net_arch={"pi": (4,), "qf": (5, 6)}, **options)
+    net = agent.policy.net
+    assert isinstance(net, ActorAndCritics)
+    assert len(net.q.critics) == critics
+    shapes = [tuple(p.shape) for p in net.q.critics[0].parameters()]
+    assert shapes == [(5, 4), (5,), (6, 5), (6,), (1, 6), (1,)]
+    assert next(net.pi.parameters()).shape == (4, 3)

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 from steadyrl.configs import Config, DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig
 from steadyrl.errors import UserError
-from steadyrl.spaces import ActionSpec
 
 
-def check_suitable(algo: str, config: Config, action: ActionSpec) -> None:
+class Actions(Protocol):
+    """What is asked of an action space: `spaces.ActionSpec` has it."""
+
+    @property
+    def kind(self) -> str:
+        """continuous, discrete, multidiscrete or multibinary."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Entries of one action."""
+        ...
+
+    @property
+    def low(self) -> tuple[float, ...]:
+        """Lower bounds, flat."""
+        ...
+
+    @property
+    def high(self) -> tuple[float, ...]:
+        """Upper bounds, flat."""
+        ...
+
+    @property
+    def bounded(self) -> Any:
+        """Where both bounds are finite, an array [size]."""
+        ...
+
+
+def check_suitable(algo: str, config: Config, action: Actions) -> None:
     """Raises UserError, with the cure, where the configuration does not fit the actions."""
     if isinstance(config, OnPolicyConfig):
         _check_on_policy(config, action)
@@ -15,7 +45,7 @@ def check_suitable(algo: str, config: Config, action: ActionSpec) -> None:
         _check_off_policy(algo, config, action)
 
 
-def _check_on_policy(config: OnPolicyConfig, action: ActionSpec) -> None:
+def _check_on_policy(config: OnPolicyConfig, action: Actions) -> None:
     if config.use_sde and action.kind != "continuous":
         raise _unsuitable(f"use_sde explores with continuous actions, but {_have(action)}.", "Leave use_sde out.")
     if config.squash_output and (action.kind != "continuous" or not action.bounded.all()):
@@ -25,7 +55,7 @@ def _check_on_policy(config: OnPolicyConfig, action: ActionSpec) -> None:
         )
 
 
-def _check_off_policy(algo: str, config: OffPolicyConfig, action: ActionSpec) -> None:
+def _check_off_policy(algo: str, config: OffPolicyConfig, action: Actions) -> None:
     name = algo.upper()
     if isinstance(config, DQNConfig):
         if action.kind != "discrete":
@@ -52,7 +82,7 @@ def _check_off_policy(algo: str, config: OffPolicyConfig, action: ActionSpec) ->
         )
 
 
-def _have(action: ActionSpec) -> str:
+def _have(action: Actions) -> str:
     if action.kind != "continuous":
         return f"the action space is {action.kind}"
     if action.bounded.all():

@@ -22,7 +22,7 @@ from steadyrl.config import (
     to_json,
     unknown_key,
 )
-from steadyrl.configs import DQNConfig, OffPolicyConfig, PPOConfig
+from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.configs.suitability import check_suitable
 from steadyrl.data.layouts import replay_bytes
@@ -191,12 +191,24 @@ def _check_replay(
 
 
 def _notices(resolved: Resolved, obs: ObsSpec) -> list[Notice]:
-    config, notices = resolved.config, [Notice("config", note) for note in resolved.notes]
+    notices = [Notice("config", note) for note in resolved.notes]
     if resolved.preset:
         text = f"Preset {resolved.preset} for {resolved.algo.upper()} (source: {resolved.preset_source})."
         notices.append(Notice("preset", text))
-    if isinstance(config, PPOConfig) and config.n_steps * config.num_envs % config.batch_size:
-        rollout = config.n_steps * config.num_envs
+    if isinstance(resolved.config, OnPolicyConfig):
+        notices += _rollout_notices(resolved, resolved.config)
+    for leaf in obs.leaves:
+        if leaf.scale != 1.0:
+            where = f" at '{leaf.path}'" if leaf.path else ""
+            text = f"The image{where} of shape {leaf.shape} is scaled by 1/255 and flattened for the MLP."
+            notices.append(Notice("image", text, "warning"))
+    return notices
+
+
+def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]:
+    """What does not go into whole minibatches or rollouts."""
+    notices, rollout, total = [], config.n_steps * config.num_envs, resolved.total_timesteps
+    if isinstance(config, PPOConfig) and rollout % config.batch_size:
         rest = rollout % config.batch_size
         alone = ", whose single advantage is not normalised" if rest == 1 and config.normalize_advantage else ""
         notices.append(
@@ -206,20 +218,15 @@ def _notices(resolved: Resolved, obs: ObsSpec) -> list[Notice]:
                 f"and a smaller one of {rest}{alone}.",
             )
         )
-    if resolved.sources["total_timesteps"] == "explicit" and resolved.total_timesteps < 2 * rollout:
-        updates = -(-resolved.total_timesteps // rollout)
+    if resolved.sources["total_timesteps"] == "explicit" and total < 2 * rollout:
+        updates = -(-total // rollout)
         notices.append(
             Notice(
                 "config",
-                f"{resolved.total_timesteps} steps make {updates} update{'s' if updates > 1 else ''} of the networks, "
+                f"{total} steps make {updates} update{'s' if updates > 1 else ''} of the networks, "
                 f"one for each {rollout} (n_steps * num_envs): lower n_steps for more.",
             )
         )
-    for leaf in obs.leaves:
-        if leaf.scale != 1.0:
-            where = f" at '{leaf.path}'" if leaf.path else ""
-            text = f"The image{where} of shape {leaf.shape} is scaled by 1/255 and flattened for the MLP."
-            notices.append(Notice("image", text, "warning"))
     return notices
 
 
