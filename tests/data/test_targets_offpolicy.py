@@ -58,7 +58,7 @@ def plain_projection(probabilities: Floats, returns: Floats, support: Floats) ->
     step = (support[-1] - support[0]) / (len(support) - 1)
     for row in range(len(probabilities)):
         for p, value in zip(probabilities[row], returns[row], strict=True):
-            b = (min(max(value, support[0]), support[-1]) - support[0]) / step
+            b = min((min(max(value, support[0]), support[-1]) - support[0]) / step, len(support) - 1.0)  # rounding
             below, above = int(np.floor(b)), int(np.ceil(b))
             if below == above:
                 result[row, below] += p
