@@ -60,16 +60,17 @@ def speed() -> str:
         cells = [name, f"{work['steps_per_second']['ours']:,}"]
         for peer in peers:
             if peer not in work["ratio"]:
-                cells.append("not there")
+                cells.append("not measured")
                 continue
             each = ", ".join(f"{ratio:g}" for ratio in work["ratios_pairwise"][peer])
             cells.append(f"{work['steps_per_second'][peer]:,} ({work['ratio'][peer]:g}; {each})")
         rows.append(cells)
     machine, versions = document["machine"], document["versions"]
+    sbx = f", SBX {versions['sbx']['sbx']}" if "sbx" in versions else ""
     note = (
         f"Medians of {document['repeats']} measurements each, in turn, on one machine with {machine['cores']} cores "
         f"({machine['platform']}); torch {versions['ours']['torch']}, Gymnasium {versions['ours']['gymnasium']}, "
-        f"Stable-Baselines3 {versions['sb3']['stable_baselines3']}, SBX {versions['sbx']['sbx']}. "
+        f"Stable-Baselines3 {versions['sb3']['stable_baselines3']}{sbx}. "
         "SteadyRL computes with 1 thread here, the peers with their defaults.\n"
     )
     return table(head, rows) + "\n" + note

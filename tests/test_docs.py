@@ -282,7 +282,7 @@ def test_a_speed_table_names_machine_and_ratio(tables: Any, tmp_path: Path) -> N
     }
     document = {"machine": {"cores": 2, "platform": "Linux"}, "versions": versions, "repeats": 3, "works": {"x": work}}
     (tmp_path / "speed.json").write_text(json.dumps(document))
-    assert tables.speed().splitlines()[2] == "| x | 3,000 | 2,000 (1.5; 1.4, 1.5, 1.62) | not there |"
+    assert tables.speed().splitlines()[2] == "| x | 3,000 | 2,000 (1.5; 1.4, 1.5, 1.62) | not measured |"
     assert "Medians of 3 measurements each, in turn, on one machine with 2 cores (Linux)" in tables.speed()
 
 

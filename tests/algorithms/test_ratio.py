@@ -94,7 +94,7 @@ def test_ratio_is_1_in_the_first_minibatch(name: str, obs: str, normalise: bool)
         sde_sample_freq=4,
     )
     policy = make_policy(space, action, net_arch=(16, 4), normalize_obs=normalise, **options)
-    policy.net.initialise(Stream(0, "weights"), ortho=True)
+    policy.initialise(Stream(0, "weights"), ortho=True)
     loop, recorder = loop_of(config, space, action, policy)
     for _ in range(3):  # weights and normaliser move in between
         before = policy.sha256()

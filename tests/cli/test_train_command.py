@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from steadyrl.cli.main import main
-from steadyrl.cli.train_command import LATER, TrainOptions, parse, score
+from steadyrl.cli.train_command import TrainOptions, parse, score
 from steadyrl.configs import PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import RunFailedError, UserError
@@ -288,14 +288,6 @@ def test_warnings_are_told_without_a_display(
     monkeypatch.setitem(sys.modules, "steadyrl.training.run", module)
     assert main(["train", "ppo", "CartPole-v1", "--run-dir", "out", "--quiet"]) == 0
     assert capsys.readouterr().err == "warning: It does not end.\n"
-
-
-@pytest.mark.parametrize("algo", LATER)
-def test_an_algorithm_that_does_not_exist_yet_is_said_to(
-    algo: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", algo, "Pendulum-v1"]) == 2
-    assert f"The algorithm {algo} does not exist yet" in capsys.readouterr().err
 
 
 def test_a_score_without_an_interval() -> None:

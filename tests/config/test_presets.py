@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from steadyrl.config import presets, resolve
-from steadyrl.configs import CONFIGS, LinearSchedule, PPOConfig
+from steadyrl.configs import CONFIGS, LinearSchedule, OnPolicyConfig, PPOConfig
 from steadyrl.errors import UserError
 
 ENVIRONMENTS = {
@@ -62,6 +62,7 @@ def test_published_numbers_arrive() -> None:
     assert (cartpole.n_steps, cartpole.num_envs, cartpole.batch_size, cartpole.n_epochs) == (32, 8, 256, 20)
     assert cartpole.clip_range == LinearSchedule(0.2, 0.0)
     cheetah = resolve("ppo", "HalfCheetah-v5", overrides={}).config
+    assert isinstance(cheetah, PPOConfig)
     assert cheetah.net_arch == {"pi": (256, 256), "vf": (256, 256)}
     assert (cheetah.activation_fn, cheetah.ortho_init, cheetah.normalize_obs) == ("relu", False, True)
 
@@ -70,6 +71,7 @@ def test_published_numbers_arrive() -> None:
 def test_pendulum_spreads_over_its_bounds_as_published(algo: str, published: float) -> None:
     # log 2: our actions lie in [-1, 1], the published ones in [-2, 2].
     config = resolve(algo, "Pendulum-v1", overrides={}).config
+    assert isinstance(config, OnPolicyConfig)
     assert config.log_std_init == pytest.approx(published - 0.6931)
     assert "log 2" in presets(algo)["Pendulum-v1"].source
 

@@ -18,6 +18,7 @@ def ppo(env: str | None = "CartPole-v1", **overrides: Any) -> PPOConfig:
 
 def test_explicit_beats_preset_beats_default() -> None:
     resolved = resolve("ppo", "CartPole-v1", overrides={"gamma": 0.5})
+    assert isinstance(resolved.config, PPOConfig)
     assert (resolved.config.gamma, resolved.config.gae_lambda, resolved.config.vf_coef) == (0.5, 0.8, 0.5)
     assert {name: resolved.sources[name] for name in ("gamma", "gae_lambda", "vf_coef", "total_timesteps")} == {
         "gamma": "explicit",
@@ -60,8 +61,8 @@ def test_the_end_of_a_schedule_is_a_key_of_its_own() -> None:
 
 def test_dashes_and_underscores_are_alike() -> None:
     config = resolve("ppo", None, overrides={"clip-range-end": 0.1, "vf-coef": 1}).config
-    assert config.vf_coef == 1.0
     assert isinstance(config, PPOConfig)
+    assert config.vf_coef == 1.0
     assert config.clip_range == LinearSchedule(0.2, 0.1)
 
 

@@ -149,3 +149,10 @@ def test_encoding_reads_back() -> None:
     assert encode(LinearSchedule(1.0, 0.0)) == {"start": 1.0, "end": 0.0, "fraction": 1.0}
     assert encode({"pi": (64, 32)}) == {"pi": [64, 32]}
     assert encode(Path("a/b")) == "a/b"
+
+
+def test_a_number_or_a_word() -> None:
+    assert parse_value("0.2", float | str, "ent_coef") == 0.2
+    assert parse_value("2", float | str, "ent_coef") == 2.0
+    assert parse_value("auto", float | str, "ent_coef") == "auto"
+    assert parse_value("auto_0.1", float | str, "ent_coef") == "auto_0.1"

@@ -64,7 +64,7 @@ def make_policy(
         ObsNormalizer(obs_spec) if normalize_obs else None,
         CPU,
     )
-    policy.net.initialise(Stream(seed, "weights"), ortho=False)
+    policy.initialise(Stream(seed, "weights"), ortho=False)
     if policy.normalizer is not None:
         policy.normalizer.update(policy.obs_spec.store(sample(obs, 20, seed), batch=True), np.ones(20, dtype=bool))
     return policy

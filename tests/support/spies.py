@@ -10,6 +10,7 @@ from torch import Tensor
 
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.training.agent import Agent
+from steadyrl.training.on_policy import OnPolicyLoop
 
 
 def tap(owner: object, method: str, look: Callable[..., object]) -> None:
@@ -40,5 +41,11 @@ def lessons_not_learnt(agent: Agent) -> list[Lesson]:
         )  # the rollout's memory is used again
         return {}
 
-    setattr(agent.loop.algorithm, "learn", keep)  # noqa: B010  (mypy does not let a method be assigned)
+    setattr(rollouts_of(agent).algorithm, "learn", keep)  # noqa: B010  (mypy does not let a method be assigned)
     return caught
+
+
+def rollouts_of(agent: Agent) -> OnPolicyLoop:
+    """The loop of an on-policy agent, with its rollout."""
+    assert isinstance(agent.loop, OnPolicyLoop)
+    return agent.loop

@@ -20,7 +20,7 @@ import steadyrl as srl
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.training.agent import Agent
 from support.envs import REWARD_FORMS, Ending, OddTypes, Reuser, Scripted
-from support.spies import lessons_not_learnt
+from support.spies import lessons_not_learnt, rollouts_of
 from support.training_envs import Keeper, Scales
 
 AGENTS: dict[str, tuple[Callable[..., Agent], dict[str, Any]]] = {
@@ -149,7 +149,7 @@ def test_case_3_the_stored_log_probability_belongs_to_the_stored_action(algo: st
 def first_batches(agent: Agent) -> list[RolloutBatch]:
     """The first batch of a training, not learnt from."""
     lessons = lessons_not_learnt(agent)
-    agent.learn(agent.config.n_steps * agent.config.num_envs)
+    agent.learn(rollouts_of(agent).rollout.n_steps * agent.config.num_envs)
     agent.close()
     return [lesson.batch for lesson in lessons]
 

@@ -16,7 +16,7 @@ import torch
 import steadyrl as srl
 from steadyrl.training.agent import Agent
 from steadyrl.training.events import EvaluationEnded, Event
-from support.spies import lessons_not_learnt, tap
+from support.spies import lessons_not_learnt, rollouts_of, tap
 from support.training_envs import GlobalDrawer, Legs
 
 SMALL: dict[str, Any] = {"n_steps": 64, "batch_size": 32, "n_epochs": 2, "num_envs": 4, "preset": "none"}
@@ -106,11 +106,11 @@ def test_the_hash_sees_one_extra_draw_of_any_stream_and_one_bit() -> None:
     assert digest(cartpole()) == expected
 
     actions = cartpole()
-    actions.loop.algorithm.exploration.draw(0)
+    rollouts_of(actions).algorithm.exploration.draw(0)
     assert digest(actions) != expected
 
     order = cartpole()
-    order.loop.algorithm._order.uniform((1,))  # type: ignore[attr-defined]
+    rollouts_of(order).algorithm._order.uniform((1,))  # type: ignore[attr-defined]
     assert digest(order) != expected
 
     bit = cartpole()
@@ -129,7 +129,7 @@ def test_different_seeds_differ_and_the_same_one_does_not(make: Callable[..., Ag
 def first_observations(agent: Agent) -> Any:
     """What the environments show first, [N, ...]."""
     seen: list[Any] = []
-    tap(agent.loop.rollout, "add", lambda obs, *rest: seen.append(obs[""].copy()))
+    tap(rollouts_of(agent).rollout, "add", lambda obs, *rest: seen.append(obs[""].copy()))
     agent.learn(agent.config.num_envs)
     agent.close()
     return seen[0]

@@ -8,14 +8,14 @@ from gymnasium.vector import AutoresetMode
 
 import steadyrl as srl
 from steadyrl.training.agent import Agent
-from support.spies import tap
+from support.spies import rollouts_of, tap
 from support.training_envs import Fast, PaysVector
 
 
 def sizes_of_batches(agent: Agent) -> list[int]:
     """Sizes of the batches that the algorithm gets from now on."""
     sizes: list[int] = []
-    tap(agent.loop.algorithm, "learn", lambda batch, progress: sizes.append(len(batch.returns)))
+    tap(rollouts_of(agent).algorithm, "learn", lambda batch, progress: sizes.append(len(batch.returns)))
     return sizes
 
 
@@ -57,7 +57,7 @@ def test_what_was_counted_is_what_the_environments_did() -> None:
 def test_the_rows_that_are_thrown_away_are_those_of_the_highest_index() -> None:
     agent = srl.A2C(Fast, preset="none", num_envs=8, n_steps=4, net_arch=(8,))
     masks: list[list[bool]] = []
-    tap(agent.loop.rollout, "add", lambda *args: masks.append(args[-1].tolist()))
+    tap(rollouts_of(agent).rollout, "add", lambda *args: masks.append(args[-1].tolist()))
     agent.learn(11)
     assert masks == [[True] * 8, [True] * 3 + [False] * 5]
 

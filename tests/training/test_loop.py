@@ -13,7 +13,7 @@ from steadyrl.nn.normalizer import RewardNormalizer
 from steadyrl.training.agent import Agent
 from steadyrl.training.stepping import WINDOW
 from support.envs import Ending, Scripted
-from support.spies import lessons_not_learnt, tap
+from support.spies import lessons_not_learnt, rollouts_of, tap
 from support.training_envs import Fast, PaysVector
 
 
@@ -23,7 +23,7 @@ def agent_in(env: Any, **options: Any) -> Agent:
 
 def test_a_rollout_keeps_what_the_policy_saw_did_and_got() -> None:
     agent = agent_in(partial(Scripted, [Ending(4, True, False)]))
-    loop = agent.loop
+    loop = rollouts_of(agent)
     for _ in range(3):
         loop.step(100, 100)
     rollout = loop.rollout
@@ -39,7 +39,7 @@ def test_a_rollout_keeps_what_the_policy_saw_did_and_got() -> None:
 
 def test_the_final_value_is_that_of_the_true_last_observation() -> None:
     agent = agent_in(partial(Scripted, [Ending(2, False, True), Ending(2, True, True), Ending(2, True, False)]))
-    loop = agent.loop
+    loop = rollouts_of(agent)
     for _ in range(6):
         loop.step(100, 100)
     rollout = loop.rollout
@@ -77,10 +77,11 @@ def test_the_normaliser_sees_each_observation_once_and_no_row_that_is_made_up() 
 def test_rewards_in_a_rollout_are_scaled_and_those_of_episodes_are_raw() -> None:
     agent = agent_in(Fast, normalize_reward=True, n_steps=200)
     rewards: list[Any] = []
-    tap(agent.loop.rollout, "add", lambda *args: rewards.append(args[4].copy()))
+    tap(rollouts_of(agent).rollout, "add", lambda *args: rewards.append(args[4].copy()))
     agent.learn(400)
-    assert isinstance(agent.loop.rewards, RewardNormalizer)
-    assert np.stack(rewards)[-1] == pytest.approx(1 / agent.loop.rewards.std)
+    scale = rollouts_of(agent).rewards
+    assert isinstance(scale, RewardNormalizer)
+    assert np.stack(rewards)[-1] == pytest.approx(1 / scale.std)
     assert {episode.return_ for episode in agent.loop.episodes} == {50.0}
     agent.close()
 

@@ -11,6 +11,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from steadyrl.configs import PPOConfig
 from steadyrl.errors import UserError
 from steadyrl.training.setup import prepare_again, prepare_training
 from support.envs import ConstantReward, SpaceProbe
@@ -24,7 +25,8 @@ def test_a_preset_is_taken_and_said_and_explicit_values_win() -> None:
     setup = prepare_training("ppo", "CartPole-v1", {"n_epochs": 3, "seed": 5})
     assert setup.resolved.preset == "CartPole-v1"
     assert "CartPole-v1" in next(notice.message for notice in setup.notices if notice.code == "preset")
-    assert setup.resolved.config.n_epochs == 3  # type: ignore[attr-defined]
+    assert isinstance(setup.resolved.config, PPOConfig)
+    assert setup.resolved.config.n_epochs == 3
     assert setup.resolved.sources["n_epochs"] == "explicit"
     assert "preset" in setup.resolved.sources.values()
     assert setup.settings.seed == 5
@@ -157,6 +159,7 @@ def test_another_environment_keeps_what_was_configured() -> None:
     )
     trained = first.to_json()["hyperparameters"] | {"seed": 3}
     again = prepare_again("ppo", Fast, trained, {"gamma": 0.5}, first.settings)
+    assert isinstance(again.resolved.config, PPOConfig)
     assert (again.resolved.config.n_steps, again.resolved.config.num_envs, again.resolved.config.gamma) == (32, 4, 0.5)
     assert (again.settings.seed, again.settings.vec, again.settings.threads) == (3, "async", 2)
     assert (again.settings.name, again.settings.max_episode_steps) == (None, None)

@@ -41,10 +41,8 @@ class TrainOptions:
 
 
 ALIASES = {"env-id": "env", "exp-name": "name", "n-envs": "num-envs"}
-LATER = ("sac", "dqn", "td3", "ddpg")
 EXIT_STATUS = {"finished": 0, "stopped": 0, "interrupted": 130, "preempted": 143, "failed": 3}
 _SIGUSR1 = 138
-
 _GROUPS = {
     "total_timesteps": "run",
     "preset": "run",
@@ -132,12 +130,6 @@ def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
             "`steadyrl train` needs an algorithm and an environment.",
             remedy="For example: steadyrl train ppo CartPole-v1.",
             code="usage",
-        )
-    if positionals[0].lower() in LATER:
-        raise UserError(
-            f"The algorithm {positionals[0]} does not exist yet in this version.",
-            remedy=f"There are {' and '.join(CONFIGS)}.",
-            code="unknown-algorithm",
         )
     algo = check_algo(positionals[0])
     _refuse_foreign(algo, words.texts, {flag.name for flag in [*hyper[algo], *shared]}, hyper)

@@ -37,9 +37,12 @@ def parse_value(text: str, annotation: Any, field: str) -> Any:
         return None
     if bool in members and text.strip().lower() in _BOOL_WORDS:
         return _BOOL_WORDS[text.strip().lower()]
+    spelt = literal(text)
+    if float in members and isinstance(spelt, int | float) and not isinstance(spelt, bool):
+        return coerce(spelt, annotation, field)
     if any(_is_wordlike(member) for member in members):
         return coerce(_unquoted(text), annotation, field)
-    return coerce(literal(text), annotation, field)
+    return coerce(spelt, annotation, field)
 
 
 def literal(text: str) -> Any:

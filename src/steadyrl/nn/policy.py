@@ -50,6 +50,13 @@ class Policy:
         self.net = net.to(device)
         self.value_scale = 1.0  # rewards were divided by this in training
 
+    def initialise(self, stream: Stream, *, ortho: bool = False) -> None:
+        """Fill every weight from the stream: orthogonally where the network can, or as torch's `nn.Linear` does."""
+        if isinstance(self.net, ActorCritic):
+            self.net.initialise(stream, ortho)
+        else:
+            self.net.initialise(stream)
+
     def normalise(self, obs: ObsTree) -> ObsTree:
         """Stored observations, leaves [B, ...], as the network takes them; statistics stay as they are."""
         return obs if self.normalizer is None else self.normalizer(obs)

@@ -8,7 +8,6 @@ import torch
 
 from steadyrl.configs import OnPolicyConfig
 from steadyrl.errors import UserError
-from steadyrl.nn.networks import ActorCritic
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -19,15 +18,11 @@ from steadyrl.training.setup import Setup
 
 def new_policy(setup: Setup, seeds: Seeds) -> Policy:
     """The policy of a setup with its initial weights."""
-    config, device = setup.resolved.config, resolve_device(setup.settings.device)
+    config = setup.resolved.config
     normalizer = ObsNormalizer(setup.obs_spec) if config.normalize_obs else None
+    device = resolve_device(setup.settings.device)
     policy = Policy(setup.obs_spec, setup.action_spec, architecture_of(config), normalizer, device)
-    stream = seeds.stream("algo", "weights")
-    if isinstance(policy.net, ActorCritic):
-        assert isinstance(config, OnPolicyConfig)
-        policy.net.initialise(stream, ortho=config.ortho_init)
-    else:
-        policy.net.initialise(stream)
+    policy.initialise(seeds.stream("algo", "weights"), ortho=isinstance(config, OnPolicyConfig) and config.ortho_init)
     return policy
 
 
