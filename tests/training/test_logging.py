@@ -169,6 +169,15 @@ def test_close_twice_and_go_on(tmp_path: Path) -> None:
     assert scalars(tmp_path) == [("a", 1, 1.0), ("a", 2, 2.0)]
 
 
+def test_event_files_sort_in_the_order_they_were_made(tmp_path: Path) -> None:
+    """TensorBoard reads them by name: in one second the tenth must not come before the ninth."""
+    for step in range(12):
+        writer = RunWriter(tmp_path)
+        writer(MetricsLogged(step, step, 0.1, {"a": float(step)}))
+        writer.close()
+    assert [step for _, step, _ in scalars(tmp_path)] == list(range(12))
+
+
 def test_a_killed_run_keeps_what_was_told_before_the_last_progress(tmp_path: Path) -> None:
     script = f"""
         import os, signal

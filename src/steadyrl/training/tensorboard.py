@@ -32,7 +32,7 @@ class TensorBoardFile:
         from tensorboardX.record_writer import masked_crc32c
 
         self._event, self._summary, self._crc = Event, Summary, masked_crc32c
-        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{next(_FILE_NUMBERS)}"
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{next(_FILE_NUMBERS):06d}"
         self._file = AppendFile(folder / name, torn_tail=False)
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
 
