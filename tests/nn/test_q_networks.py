@@ -124,7 +124,10 @@ def test_state_dependent_exploration_has_a_standard_deviation_for_each_feature()
     mean, phi, log_std = net.pi({"": OBS})
     assert (mean.shape, phi.shape, log_std.shape) == ((7, 2), (7, 8), (8, 2))
     assert log_std.unique().tolist() == [-1.0]
-    assert not phi.requires_grad
+    assert phi.requires_grad  # the features learn from the spread too
+    with torch.no_grad():
+        net.pi.head.mean.weight.mul_(1e4)
+    assert set(net.pi({"": OBS})[0].abs().unique().tolist()) == {2.0}
     trunk = linears(net.pi)[0]
     np.testing.assert_allclose(numbers(phi), np.tanh(X @ trunk[0].T + trunk[1]), atol=1e-6)
 

@@ -103,7 +103,7 @@ class DQN:
             source: Gives minibatches and takes back their TD errors.
             gradient_steps: How many.
             step: Environment steps so far.
-            progress: Those over the declared total.
+            progress: Steps before the last vector step over the declared total.
         """
         self._follow(step)
         learning_rate = value_at(self.config.learning_rate, progress)

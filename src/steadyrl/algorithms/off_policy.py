@@ -39,7 +39,10 @@ class OffPolicyAlgorithm(Protocol):
     policy: Policy
 
     def act(self, obs: ObsTree, step: int, progress: float) -> npt.NDArray[Any]:
-        """Actions for normalised observations, [N, ...]: [-1, 1] space, or integers."""
+        """Actions for normalised observations, [N, ...]: [-1, 1] space, or integers.
+
+        `step` counts from the empty replay.
+        """
         ...
 
     def ended(self, done: npt.NDArray[np.bool_]) -> None:

@@ -90,7 +90,7 @@ class SAC:
             source: Gives minibatches and takes back their TD errors.
             gradient_steps: How many.
             step: Environment steps so far.
-            progress: Those over the declared total.
+            progress: Steps before the last vector step over the declared total.
         """
         learning_rate = value_at(self.config.learning_rate, progress)
         rows: list[dict[str, Tensor]] = []
@@ -109,6 +109,7 @@ class SAC:
             backward(values, gradients)
             self._critic_optimizer.step(learning_rate, 0.0)
             source.update_priorities(batch, found.pop("td"))
+            found["train/critic_loss"] = 0.5 * found["train/critic_loss"]  # as Stable-Baselines3 reports it
 
             with frozen(self._q):
                 outputs = (log_probs, self._q(batch.obs, self._distribution.to_unit(actions)))

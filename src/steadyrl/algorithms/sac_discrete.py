@@ -86,7 +86,7 @@ class DiscreteSAC:
             source: Gives minibatches and takes back their TD errors.
             gradient_steps: How many.
             step: Environment steps so far.
-            progress: Those over the declared total.
+            progress: Steps before the last vector step over the declared total.
         """
         learning_rate = value_at(self.config.learning_rate, progress)
         rows: list[dict[str, Tensor]] = []
@@ -100,6 +100,7 @@ class DiscreteSAC:
             backward(values, gradients)
             self._critic_optimizer.step(learning_rate, 0.0)
             source.update_priorities(batch, metrics.pop("td"))
+            metrics["train/critic_loss"] = 0.5 * metrics["train/critic_loss"]  # as Stable-Baselines3 reports it
 
             logits = self._net.actor(batch.obs)
             with torch.no_grad():

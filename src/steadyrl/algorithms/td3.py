@@ -82,7 +82,7 @@ class TD3:
             source: Gives minibatches and takes back their TD errors.
             gradient_steps: How many.
             step: Environment steps so far.
-            progress: Those over the declared total.
+            progress: Steps before the last vector step over the declared total.
         """
         learning_rate = value_at(self.config.learning_rate, progress)
         rows: list[dict[str, Tensor]] = []

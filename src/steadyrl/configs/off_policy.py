@@ -44,7 +44,7 @@ class OffPolicyConfig:
     n_sampled_goal: int = 4
     """Hindsight: substitute goals for each real one."""
     replay_dir: str | None = None
-    """A folder for the replay buffer's arrays, which are then mapped from the disk instead of held in memory."""
+    """A folder in which each training keeps its replay buffer in files, mapped from the disk, instead of in memory."""
     memory_limit: str | None = None
     """Largest replay buffer, such as 8GB or 0.5 of the free memory; None is 0.7 of it."""
     log_interval: int = 1000

@@ -82,9 +82,8 @@ def project_categorical(probabilities: Tensor, returns: Tensor, support: Tensor)
     """
     low, high = support[0], support[-1]
     position = (returns.clamp(low, high) - low) / (support[1] - support[0])
-    distance = (
-        position.clamp(0, len(support) - 1).unsqueeze(1) - torch.arange(len(support)).to(support).unsqueeze(-1)
-    ).abs()
+    atoms = torch.arange(len(support), device=support.device)
+    distance = (position.clamp(0, len(support) - 1).unsqueeze(1) - atoms.unsqueeze(-1)).abs()
     return ((1.0 - distance).clamp(min=0.0) * probabilities.unsqueeze(1)).sum(dim=-1)
 
 
@@ -99,7 +98,7 @@ def quantile_huber(quantiles: Tensor, target: Tensor) -> Tensor:
         Per row, summed over quantiles and averaged over targets, [B].
     """
     k = quantiles.shape[1]
-    tau = (torch.arange(k).to(quantiles) + 0.5) / k
+    tau = (torch.arange(k, dtype=quantiles.dtype, device=quantiles.device) + 0.5) / k
     error = target.unsqueeze(1) - quantiles.unsqueeze(-1)  # [B, K, M]
     huber = torch.where(error.abs() <= 1.0, 0.5 * error.square(), error.abs() - 0.5)
     return ((tau[:, None] - (error < 0).to(quantiles)).abs() * huber).mean(dim=-1).sum(dim=-1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import gymnasium as gym
+
 from steadyrl.envs.make import EnvFactory
 from steadyrl.errors import UserError
 
@@ -16,6 +18,7 @@ class GoalFunctions(NamedTuple):
 
     reward: GoalFunction
     terminated: GoalFunction | None
+    env: gym.Env[Any, Any]  # whose they are; close it when they are no longer needed
 
 
 def goal_functions(source: object) -> GoalFunctions:
@@ -30,13 +33,21 @@ def goal_functions(source: object) -> GoalFunctions:
             remedy="Pass an id or a function instead of an instance.",
             code="no-env",
         )
-    base = source.remake()().unwrapped
-    reward = getattr(base, "compute_reward", None)
-    if not callable(reward):
+    env = source.remake()()
+    reward, terminated = (_of(env, name) for name in ("compute_reward", "compute_terminated"))
+    if reward is None:
+        env.close()
         raise UserError(
             f"hindsight asks the environment for the reward of other goals, but {source.id} has no compute_reward.",
             remedy="Give it compute_reward(achieved_goal, desired_goal, info) for batches, or leave hindsight out.",
             code="unsuitable",
         )
-    terminated = getattr(base, "compute_terminated", None)
-    return GoalFunctions(reward, terminated if callable(terminated) else None)
+    return GoalFunctions(reward, terminated, env)
+
+
+def _of(env: gym.Env[Any, Any], name: str) -> GoalFunction | None:
+    """A method of the outermost wrapper that has it, so that one which changes the reward is asked too."""
+    if not env.has_wrapper_attr(name):
+        return None
+    found = env.get_wrapper_attr(name)
+    return found if callable(found) else None

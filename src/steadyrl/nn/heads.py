@@ -38,17 +38,19 @@ class GaussianHead(nn.Module):
 class SDEHead(nn.Module):
     """A mean linear in the latent, the latent as gSDE's phi, and a log standard deviation for each entry of theta.
 
-    phi is detached: the features learn from the mean alone (`learn_features=False` in Stable-Baselines3).
+    Where `learn_features` is off, phi is detached and the features learn from the mean alone; Stable-Baselines3 has it
+    off for PPO and A2C and on for SAC.
     """
 
-    def __init__(self, latent_dim: int, size: int, log_std_init: float) -> None:
+    def __init__(self, latent_dim: int, size: int, log_std_init: float, *, learn_features: bool = False) -> None:
         super().__init__()
+        self._learn_features = learn_features
         self.mean = BlankLinear(latent_dim, size)
         self.log_std = nn.Parameter(torch.full((latent_dim, size), log_std_init))
 
     def forward(self, latent: Tensor) -> Params:
         """(mean [B, D], phi [B, L], log_std [L, D])."""
-        return self.mean(latent), latent.detach(), self.log_std
+        return self.mean(latent), latent if self._learn_features else latent.detach(), self.log_std
 
 
 PolicyHead = DiscreteHead | GaussianHead | SDEHead

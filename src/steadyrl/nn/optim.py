@@ -1,4 +1,4 @@
-"""Optimisers on flat parameters: clip and step in place, nothing read back to the host."""
+"""Optimisers on flat parameters: clip and step in place; of the gradient only its norm is read back to the host."""
 
 from __future__ import annotations
 
@@ -37,19 +37,15 @@ def clip_grad_norm(grad: Tensor, max_grad_norm: float) -> Tensor:
     One NaN would spread to every parameter here and stay in the optimiser's moments, so the norm is looked at first.
 
     Raises:
-        NonFiniteError: a gradient is not finite; nothing was changed. On a GPU, where looking would stall it, the
-            whole gradient becomes 0 instead, and the norm that is returned says so.
+        NonFiniteError: a gradient is not finite; nothing was changed.
     """
     norm: Tensor = torch.linalg.vector_norm(grad)
-    if grad.device.type == "cpu":
-        if not math.isfinite(norm.item()):
-            raise NonFiniteError(
-                "The gradient is not finite, so the parameters were left as they were before this update.",
-                remedy="Look for rewards or observations of huge magnitude, set normalize_obs, or lower learning_rate.",
-                code="non-finite-gradient",
-            )
-    else:
-        grad.copy_(torch.where(torch.isfinite(norm), grad, 0.0))
+    if not math.isfinite(norm.item()):
+        raise NonFiniteError(
+            "The gradient is not finite, so the parameters were left as they were before this update.",
+            remedy="Look for rewards or observations of huge magnitude, set normalize_obs, or lower learning_rate.",
+            code="non-finite-gradient",
+        )
     if max_grad_norm > 0:
         grad.mul_((max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
     return norm

@@ -17,6 +17,8 @@ from steadyrl.nn.networks import ACTIVATIONS, Encoder, Obs, mlp
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ObsSpec
 
+MEAN_BOUND = 2.0  # of gSDE's mean before tanh
+
 
 class QNetwork(nn.Module):
     """Q(s, .) of every discrete action, each as `outputs` numbers (1, or the atoms of a return distribution).
@@ -146,7 +148,10 @@ class DeterministicActor(nn.Module):
 
 
 class SDEActor(nn.Module):
-    """Mean, features and log standard deviations of state-dependent exploration (arXiv:2005.05719)."""
+    """Mean, features and log standard deviations of state-dependent exploration (arXiv:2005.05719).
+
+    The mean is clipped, as in Stable-Baselines3's SAC: beyond it tanh is flat, and nothing would bring it back.
+    """
 
     def __init__(
         self,
@@ -160,7 +165,7 @@ class SDEActor(nn.Module):
         self.encoder = Encoder(obs_spec)
         self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
         self.latent_dim = hidden[-1] if hidden else self.encoder.features
-        self.head = SDEHead(self.latent_dim, action_size, log_std_init)
+        self.head = SDEHead(self.latent_dim, action_size, log_std_init, learn_features=True)
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""
@@ -168,8 +173,8 @@ class SDEActor(nn.Module):
 
     def forward(self, obs: Obs) -> Params:
         """Means [B, D], features [B, L], log standard deviations [L, D]."""
-        params: Params = self.head(self.trunk(self.encoder(obs)))
-        return params
+        mean, phi, log_std = self.head(self.trunk(self.encoder(obs)))
+        return mean.clamp(-MEAN_BOUND, MEAN_BOUND), phi, log_std
 
 
 class GaussianActor(nn.Module):

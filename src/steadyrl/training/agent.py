@@ -114,9 +114,13 @@ class Agent:
         if self._loop is None:
             setup = self.require_setup()
             venv = make_vec(setup.source, self.config.num_envs, vec=setup.settings.vec)
-            with torch_threads(self.threads):
-                self._loop = make_loop(setup, self.policy, self.seeds, venv)
-            self._loop.counters.timesteps = int(self.about.get("num_timesteps", 0))
+            try:
+                with torch_threads(self.threads):
+                    start = int(self.about.get("num_timesteps", 0))
+                    self._loop = make_loop(setup, self.policy, self.seeds, venv, start)
+            except BaseException:
+                venv.close()
+                raise
         return self._loop
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from steadyrl.configs import LinearSchedule
+from steadyrl.configs import DQNConfig, LinearSchedule
 from steadyrl.configs.validate import count
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.types import VecEnv
@@ -254,4 +254,6 @@ def _save(agent: Agent, folder: RunFolder, kind: str) -> Path:
 
 
 def _has_schedule(config: Any) -> bool:
-    return any(isinstance(getattr(config, field.name), LinearSchedule) for field in fields(config))
+    """Whether anything follows the declared total; DQN's exploration always does."""
+    values = (getattr(config, field.name) for field in fields(config))
+    return isinstance(config, DQNConfig) or any(isinstance(value, LinearSchedule) for value in values)

@@ -50,12 +50,12 @@ class Loop(Protocol):
         ...
 
 
-def make_loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv) -> Loop:
-    """The training loop of a setup around a policy and its environments."""
+def make_loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv, start: int = 0) -> Loop:
+    """The training loop of a setup around its environments and a policy that was trained on `start` steps before."""
     config = setup.resolved.config
     env_seeds = seeds.env_seeds(venv.num_envs)
     if isinstance(config, OnPolicyConfig):
-        return OnPolicyLoop(config, make_on_policy(config, policy, seeds), venv, env_seeds)
+        return OnPolicyLoop(config, make_on_policy(config, policy, seeds), venv, env_seeds, start)
     return OffPolicyLoop(
         config,
         make_off_policy(config, policy, seeds),
@@ -64,11 +64,12 @@ def make_loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv) -> Loop:
         _replay(setup, config, policy, venv.num_envs),
         seeds.stream("algo", "minibatches"),
         config.prioritized_beta if isinstance(config, DQNConfig) else 1.0,
+        start,
     )
 
 
 def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int) -> Replay:
-    directory = None if config.replay_dir is None else Path(config.replay_dir)
+    directory = None if config.replay_dir is None else _unused(Path(config.replay_dir))
     sizes = (config.buffer_size, num_envs, policy.obs_spec, policy.action_spec)
     if config.hindsight != "none":
         goals = goal_functions(setup.source)
@@ -85,3 +86,11 @@ def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int
         alpha = config.prioritized_alpha
         return PrioritisedReplay(*sizes, gamma=config.gamma, n_step=config.n_step, alpha=alpha, directory=directory)
     return Replay(*sizes, gamma=config.gamma, n_step=config.n_step, directory=directory)
+
+
+def _unused(parent: Path) -> Path:
+    """A folder for the arrays of this training alone: those of earlier ones stay as they are."""
+    number = 1
+    while (directory := parent / f"replay-{number}").exists():
+        number += 1
+    return directory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from steadyrl.algorithms.off_policy import OffPolicyAlgorithm
@@ -25,6 +26,7 @@ class OffPolicyLoop:
         replay: Keeps raw transitions; they are normalised when they are used.
         sampling: Chooses minibatches.
         beta: Exponent of the importance weights of a prioritised replay.
+        start: Environment steps that the policy was trained on before; the replay starts empty all the same.
     """
 
     def __init__(
@@ -36,13 +38,14 @@ class OffPolicyLoop:
         replay: Replay,
         sampling: Stream,
         beta: Schedule,
+        start: int = 0,
     ) -> None:
         self.config = config
         self.algorithm = algorithm
         self.policy = algorithm.policy
         self.venv = venv
         self.replay = replay
-        self._stepper = Stepper(venv, env_seeds, self.policy)
+        self._stepper = Stepper(venv, env_seeds, self.policy, start)
         self.counters, self.episodes, self.phases = (
             self._stepper.counters,
             self._stepper.episodes,
@@ -51,7 +54,7 @@ class OffPolicyLoop:
         self._sampling = sampling
         self._beta = beta
         self._due = 0  # gradient steps
-        self._period_start = 0
+        self._start = self._period_start = start
         self._progress = 0.0
 
     def step(self, remaining: int, total: int) -> list[EpisodeRecord]:
@@ -64,7 +67,7 @@ class OffPolicyLoop:
         self._progress = before / total
         with self.phases("act"):
             valid = self._stepper.look(remaining)
-            actions = self.algorithm.act(self.policy.normalise(raw), before, self._progress)
+            actions = self.algorithm.act(self.policy.normalise(raw), before - self._start, self._progress)
             env_actions = self.policy.action_spec.to_env(actions)
         step, ended = self._stepper.step(env_actions, valid)
         with self.phases("act"):
@@ -77,11 +80,11 @@ class OffPolicyLoop:
         """Gradient steps that fall due: of each period that ended, and of an unfinished one at the declared total."""
         now = self.counters.timesteps
         periods = passed(self.config.train_freq, before, now)
-        if periods == 0 and last and now > self._period_start:
-            periods = 1
+        if last and now % self.config.train_freq:
+            periods += 1
         if periods > 0:
             taken, self._period_start = now - self._period_start, now
-            if now > self.config.learning_starts:
+            if now - self._start > self.config.learning_starts:
                 per_period = self.config.gradient_steps
                 self._due += taken if per_period == -1 else periods * per_period
 
@@ -95,7 +98,7 @@ class OffPolicyLoop:
 
     def learn(self, total: int) -> dict[str, Tensor | float]:
         """The gradient steps that are due."""
-        with self.phases("learn"):
+        with self.phases("learn"), torch.enable_grad():  # an environment's code may have turned it off
             steps, self._due = self._due, 0
             metrics = self.algorithm.learn(self, steps, self.counters.timesteps, self._progress)
             self.counters.updates += steps

@@ -23,17 +23,23 @@ class OnPolicyLoop:
         algorithm: Acts and learns.
         venv: The training environments.
         env_seeds: Seed of each environment's first episode, [N].
+        start: Environment steps that the policy was trained on before.
     """
 
     def __init__(
-        self, config: OnPolicyConfig, algorithm: OnPolicyAlgorithm, venv: VecEnv, env_seeds: list[int]
+        self,
+        config: OnPolicyConfig,
+        algorithm: OnPolicyAlgorithm,
+        venv: VecEnv,
+        env_seeds: list[int],
+        start: int = 0,
     ) -> None:
         policy = algorithm.policy
         self.config = config
         self.algorithm = algorithm
         self.policy = policy
         self.venv = venv
-        self._stepper = Stepper(venv, env_seeds, policy)
+        self._stepper = Stepper(venv, env_seeds, policy, start)
         self.counters, self.episodes, self.phases = (
             self._stepper.counters,
             self._stepper.episodes,

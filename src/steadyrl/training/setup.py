@@ -176,7 +176,7 @@ def _check_replay(
 ) -> None:
     """Raises UserError where the replay does not fit into memory, or hindsight finds no goals."""
     if config.hindsight != "none":
-        goal_functions(source)
+        goal_functions(source).env.close()
     if config.replay_dir is None:
         size = partial(
             replay_bytes,

@@ -32,11 +32,12 @@ class Stepper:
         venv: The training environments.
         env_seeds: Seed of each environment's first episode, [N].
         policy: Whose normaliser learns from the observations acted on.
+        start: Environment steps that the policy was trained on before.
     """
 
-    def __init__(self, venv: VecEnv, env_seeds: list[int], policy: Policy) -> None:
+    def __init__(self, venv: VecEnv, env_seeds: list[int], policy: Policy, start: int = 0) -> None:
         self.venv = venv
-        self.counters = Counters()
+        self.counters = Counters(timesteps=start)
         self.episodes: deque[EpisodeRecord] = deque(maxlen=WINDOW)
         self.phases = Phases()
         self._policy = policy
