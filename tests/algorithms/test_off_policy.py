@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from steadyrl.algorithms import DQN, SAC, TD3, DiscreteSAC, make_off_policy
-from steadyrl.algorithms.off_policy import frozen, mean_metrics, target_network
+from steadyrl.algorithms.metrics import mean_metrics
+from steadyrl.algorithms.off_policy import frozen, target_network
 from steadyrl.configs import DDPGConfig, DQNConfig, OffPolicyConfig, SACConfig, TD3Config
 from steadyrl.nn.flat import FlatParameters
 from support.off_policy import off_policy, parameters

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from steadyrl.algorithms.exploration import Exploration
 from steadyrl.algorithms.losses import normalise_advantages
+from steadyrl.algorithms.metrics import Metrics
 from steadyrl.configs import A2CConfig, value_at
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.data.targets import explained_variance
@@ -17,8 +18,6 @@ from steadyrl.nn.gradient import backward, with_gradient
 from steadyrl.nn.optim import Adam, RMSprop
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
-
-Metrics = dict[str, Tensor | float]
 
 
 def a2c_loss(

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadyrl.algorithms.off_policy import BatchSource, Metrics, mean_metrics, target_network
+from steadyrl.algorithms.metrics import Metrics, mean_metrics
+from steadyrl.algorithms.off_policy import BatchSource, target_network
 from steadyrl.configs import DQNConfig, value_at
 from steadyrl.data.targets import polyak, project_categorical, q_target, quantile_huber
 from steadyrl.data.transitions import ReplayBatch

@@ -9,15 +9,14 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 
+from steadyrl.algorithms.metrics import Metrics
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.policy import Policy
 from steadyrl.spaces import ObsTree
 
-Metrics = dict[str, Tensor | float]
 Module = TypeVar("Module", bound=nn.Module)
 
 
@@ -78,9 +77,3 @@ def frozen(module: nn.Module) -> Iterator[None]:
         yield
     finally:
         module.requires_grad_(True)
-
-
-def mean_metrics(rows: list[dict[str, Tensor]]) -> Metrics:
-    """Mean of each metric over the gradient steps that have it."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: torch.stack([row[name] for row in rows if name in row]).mean() for name in names}

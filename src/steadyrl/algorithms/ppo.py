@@ -13,6 +13,7 @@ from torch import Tensor
 
 from steadyrl.algorithms.exploration import Exploration
 from steadyrl.algorithms.losses import normalise_advantages
+from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.configs import PPOConfig, value_at
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.data.targets import explained_variance
@@ -22,8 +23,6 @@ from steadyrl.nn.gradient import backward, with_gradient
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
-
-Metrics = dict[str, Tensor | float]
 
 
 def ppo_loss(
@@ -105,9 +104,8 @@ class PPO:
             backward(outputs, gradients)
             norm = self._optimizer.step(learning_rate, self.config.max_grad_norm)
             rows.append(metrics | {"train/loss": loss, "train/grad_norm": norm})
-        means = {name: torch.stack([row[name] for row in rows]).mean() for name in rows[0]} if rows else {}
         return {
-            **means,
+            **mean_metrics(rows),
             "train/explained_variance": explained_variance(batch.values, batch.returns),
             "train/learning_rate": learning_rate,
             "train/clip_range": clip_range,

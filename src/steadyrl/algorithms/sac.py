@@ -9,8 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
-from steadyrl.algorithms.off_policy import BatchSource, Metrics, frozen, mean_metrics, target_network
+from steadyrl.algorithms.off_policy import BatchSource, frozen, target_network
 from steadyrl.algorithms.td3 import critic_loss
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at

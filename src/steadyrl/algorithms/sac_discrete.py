@@ -10,7 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from steadyrl.algorithms.off_policy import BatchSource, Metrics, mean_metrics, target_network
+from steadyrl.algorithms.metrics import Metrics, mean_metrics
+from steadyrl.algorithms.off_policy import BatchSource, target_network
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
 from steadyrl.data.targets import polyak, q_target

@@ -9,8 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
-from steadyrl.algorithms.off_policy import BatchSource, Metrics, frozen, mean_metrics, target_network
+from steadyrl.algorithms.off_policy import BatchSource, frozen, target_network
 from steadyrl.configs import TD3Config, value_at
 from steadyrl.data.targets import polyak, q_target
 from steadyrl.data.transitions import ReplayBatch

@@ -22,6 +22,7 @@ from steadyrl.training.events import (
 )
 from steadyrl.training.loops import Loop
 from steadyrl.training.signals import StopFlag
+from steadyrl.training.stepping import passed
 
 PROGRESS_S = 0.25  # seconds between two Progress events
 LONG_EPISODE = 20_000  # steps of an evaluation episode that are worth a word
@@ -39,7 +40,7 @@ class Every:
 
     def passed(self, before: int, now: int) -> bool:
         """Whether a multiple lies in (before, now]."""
-        return self.steps > 0 and now // self.steps > before // self.steps
+        return passed(self.steps, before, now) > 0
 
 
 NEVER = Every(0)
