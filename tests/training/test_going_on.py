@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import pytest
 import torch
 
@@ -15,6 +14,7 @@ import steadyrl as srl
 from steadyrl.data.hindsight import HindsightReplay
 from steadyrl.training.agent import Agent
 from steadyrl.training.off_policy import OffPolicyLoop
+from support.goals import Reach
 from support.off_policy import agent_of, loop_of
 from support.training_envs import Fast
 
@@ -88,33 +88,6 @@ def test_an_environment_may_leave_autograd_off(algo: str) -> None:
     finally:
         torch.set_grad_enabled(True)
     assert agent.loop.counters.updates > 0
-
-
-class Reach(gym.Env[Any, Any]):
-    """A point that should reach a goal; the reward is -1 away from it."""
-
-    def __init__(self) -> None:
-        point = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
-        parts: dict[str, gym.Space[Any]] = dict.fromkeys(("observation", "achieved_goal", "desired_goal"), point)
-        self.observation_space = gym.spaces.Dict(parts)
-        self.action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
-        self.point, self.goal, self.time = self.np_random.uniform(-1, 1, 2), self.np_random.uniform(-1, 1, 2), 0
-        return self._obs(), {}
-
-    def step(self, action: np.ndarray) -> Any:
-        self.point = self.point + 0.1 * action
-        self.time += 1
-        reward = float(self.compute_reward(self.point, self.goal, {}))
-        return self._obs(), reward, False, self.time >= 10, {}
-
-    def compute_reward(self, achieved: Any, desired: Any, info: dict[str, Any]) -> Any:
-        return -(np.linalg.norm(achieved - desired, axis=-1) > 0.1).astype(np.float64)
-
-    def _obs(self) -> dict[str, np.ndarray]:
-        return {"observation": self.point.copy(), "achieved_goal": self.point.copy(), "desired_goal": self.goal.copy()}
 
 
 class Tenfold(gym.Wrapper[Any, Any, Any, Any]):
