@@ -17,7 +17,8 @@ from support.replay_oracle import ACTION, GAMMA, OBS, Kind, Oracle, samples_of, 
 
 
 def make(rows: int, num_envs: int, alpha: float = 0.6, n_step: int = 1, eps: float = 1e-6) -> PrioritisedReplay:
-    return PrioritisedReplay(rows * num_envs, num_envs, OBS, ACTION, gamma=GAMMA, alpha=alpha, n_step=n_step, eps=eps)
+    sizes = (rows * num_envs, num_envs, OBS, ACTION)
+    return PrioritisedReplay(*sizes, gamma=GAMMA, alpha=alpha, n_step=n_step, inside=True, eps=eps)
 
 
 def filled(alpha: float) -> tuple[PrioritisedReplay, npt.NDArray[np.float64], list[int]]:

@@ -33,11 +33,11 @@ KINDS: list[Kind] = ["on", "on", "on", "terminated", "truncated", "both", "inval
 
 
 def make(rows: int, num_envs: int, n_step: int = 1, directory: Path | None = None) -> Replay:
-    return Replay(rows * num_envs, num_envs, OBS, ACTION, gamma=GAMMA, n_step=n_step, directory=directory)
+    return Replay(rows * num_envs, num_envs, OBS, ACTION, gamma=GAMMA, n_step=n_step, inside=True, directory=directory)
 
 
 def prioritised(rows: int, num_envs: int, n_step: int) -> Replay:
-    return PrioritisedReplay(rows * num_envs, num_envs, OBS, ACTION, gamma=GAMMA, n_step=n_step)
+    return PrioritisedReplay(rows * num_envs, num_envs, OBS, ACTION, gamma=GAMMA, n_step=n_step, inside=True)
 
 
 def on_disk(rows: int, num_envs: int, n_step: int, directory: str) -> Replay:
@@ -145,6 +145,16 @@ def test_windows_by_hand() -> None:
         assert batch.discounts.tolist() == [0.5**k]
         assert batch.terminated.tolist() == [terminated]
         assert batch.next_obs["observation"][0, 0] == (20.5 if k == 3 else 10.5)
+        assert batch.inside is not None
+        assert batch.inside.discounts.tolist() == [[0.5, 0.25 if k == 3 else 0.0]]
+        assert batch.inside.obs["observation"][:, 0].tolist() == [10.0, 20.0 if k == 3 else 0.0]
+
+
+def test_the_inside_of_windows_is_given_only_where_it_was_asked_for() -> None:
+    for n_step, inside in ((1, True), (3, False)):
+        replay = Replay(4, 1, OBS, ACTION, gamma=GAMMA, n_step=n_step, inside=inside)
+        replay.add(*vector_step(0, ["on"]))
+        assert replay.sample(2, Stream(0, "replay")).inside is None
 
 
 def test_one_step_of_gamma_is_exact() -> None:

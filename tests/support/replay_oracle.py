@@ -40,6 +40,7 @@ class Sample(NamedTuple):
     next_obs: float
     terminated: bool
     discount: float
+    inside: tuple[tuple[float, float], ...] = ()  # later observations of the window, with their discounts
 
 
 @dataclass
@@ -95,9 +96,12 @@ class Oracle:
 
     def _sample(self, t: int, env: int) -> Sample:
         total, discount, last = 0.0, 1.0, t
+        inside = []
         for u in range(t, min(t + self.n_step, len(self.history))):
             if self.history[u][env].startswith("invalid"):
                 break
+            if u > t:
+                inside.append((code_of(u, env), discount))
             total += discount * reward_of(u, env)
             discount *= GAMMA
             last = u
@@ -105,7 +109,7 @@ class Oracle:
                 break
         over = self.history[last][env] in ("terminated", "both")
         code = code_of(t, env)
-        return Sample(code, code + 0.25, total, code_of(last, env) + 0.5, over, discount)
+        return Sample(code, code + 0.25, total, code_of(last, env) + 0.5, over, discount, tuple(inside))
 
 
 def code_of(t: int, env: int) -> float:
@@ -151,7 +155,7 @@ def vector_step(t: int, kinds: list[Kind]) -> tuple[ObsTree, npt.NDArray[np.floa
 def samples_of(batch: ReplayBatch) -> dict[int, Sample]:
     """A batch by number, after a check that all parts of each observation belong together."""
     codes = []
-    for tree in (batch.obs, batch.next_obs):
+    for tree in (batch.obs, batch.next_obs, *([batch.inside.obs] if batch.inside else [])):
         code = tree["observation"][:, 0].numpy()
         expected = observe(code)
         for path in ("observation", "achieved_goal", "image", "room"):
@@ -162,5 +166,17 @@ def samples_of(batch: ReplayBatch) -> dict[int, Sample]:
     action = batch.actions.numpy()
     np.testing.assert_array_equal(action[:, 0], action[:, 1])
     columns = (codes[0], action[:, 0], batch.rewards, codes[1], batch.terminated, batch.discounts)
-    listed = zip(*(column.tolist() for column in columns), strict=True)
+    listed = zip(*(column.tolist() for column in columns), _insides(batch, codes), strict=True)
     return {number: Sample(*row) for number, row in zip(batch.index.tolist(), listed, strict=True)}
+
+
+def _insides(batch: ReplayBatch, codes: list[npt.NDArray[Any]]) -> list[tuple[tuple[float, float], ...]]:
+    """Later observations and their discounts, window by window."""
+    if batch.inside is None:
+        return [()] * len(batch.index)
+    discounts = batch.inside.discounts.tolist()
+    later = codes[2].reshape(batch.inside.discounts.shape).tolist()
+    return [
+        tuple((code, discount) for code, discount in zip(*row, strict=True) if discount > 0)
+        for row in zip(later, discounts, strict=True)
+    ]

@@ -90,22 +90,18 @@ def test_continuous_actions_in_a_native_environment_with_made_up_rows(algo: str,
     check(trained(algo, env, 1000 if n_step == 1 else 600, n_step=n_step, **CONTINUOUS[algo]))
 
 
-def test_sac_is_paid_for_the_entropy_of_every_later_step() -> None:
-    agent = trained("sac", partial(PaysForMoving, HORIZON), 1000, tau=0.05, ent_coef=ALPHA)
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_sac_is_paid_for_the_entropy_of_every_later_step(n_step: int) -> None:
+    steps = 1000 if n_step == 1 else 700
+    agent = trained("sac", partial(PaysForMoving, HORIZON), steps, tau=0.05, ent_coef=ALPHA, n_step=n_step)
     bonus = GAMMA * ALPHA * entropy(agent) / (1 - GAMMA)
     assert bonus > 0.8  # so the formula without it would fail
     check(agent, 1 / (1 - GAMMA) + bonus)
 
 
-def test_sac_with_longer_returns_is_paid_for_entropy_from_where_it_bootstraps() -> None:
-    """Windows of 3 steps, of 2 and 1 before the limit: Q = E[(1 - gamma^k) / (1 - gamma) + gamma^k (Q + alpha H)]."""
-    agent = trained("sac", partial(PaysForMoving, HORIZON), 700, tau=0.05, ent_coef=ALPHA, n_step=3)
-    discount = ((HORIZON - 2) * GAMMA**3 + GAMMA**2 + GAMMA) / HORIZON
-    check(agent, 1 / (1 - GAMMA) + ALPHA * entropy(agent) * discount / (1 - discount))
-
-
-def test_discrete_sac_is_paid_for_entropy_too() -> None:
-    agent = trained("sac", partial(ConstantReward, HORIZON), 1000, tau=0.05, ent_coef=ALPHA)
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_discrete_sac_is_paid_for_entropy_too(n_step: int) -> None:
+    agent = trained("sac", partial(ConstantReward, HORIZON), 1000, tau=0.05, ent_coef=ALPHA, n_step=n_step)
     check(agent, (1 + GAMMA * ALPHA * np.log(2)) / (1 - GAMMA))  # no action is better than another
 
 
@@ -158,6 +154,8 @@ def test_continuous_actions_in_every_environment(algo: str, n_step: int, mode: A
 @pytest.mark.learning
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("ent_coef", [0.05, 0.5])
-def test_sac_at_other_temperatures(ent_coef: float, seed: int) -> None:
-    agent = trained("sac", partial(PaysForMoving, HORIZON), 5000, tau=0.05, ent_coef=ent_coef, seed=seed)
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_sac_at_other_temperatures(n_step: int, ent_coef: float, seed: int) -> None:
+    options = {"tau": 0.05, "ent_coef": ent_coef, "n_step": n_step, "seed": seed}
+    agent = trained("sac", partial(PaysForMoving, HORIZON), 5000, **options)
     check(agent, (1 + GAMMA * ent_coef * entropy(agent)) / (1 - GAMMA))

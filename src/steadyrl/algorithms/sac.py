@@ -16,7 +16,7 @@ from steadyrl.algorithms.td3 import critic_loss
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
 from steadyrl.data.targets import polyak, q_target
-from steadyrl.data.transitions import ReplayBatch
+from steadyrl.data.transitions import Inside, ReplayBatch, TensorTree
 from steadyrl.nn.actor_critics import ActorAndCritics
 from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.gradient import backward, with_gradient
@@ -98,9 +98,7 @@ class SAC:
         for _ in range(gradient_steps):
             self._updates += 1
             batch = source.sample(self.config.batch_size)
-            params = self._pi(batch.obs)
-            actions = self._distribution.sample(params, self._update_noise(batch))
-            log_probs = self._distribution.log_prob(params, actions)
+            actions, log_probs = self._sampled(batch.obs)
             alpha = self.temperature.value()
             metrics = self.temperature.learn(log_probs.detach(), learning_rate)
 
@@ -128,15 +126,27 @@ class SAC:
     @torch.no_grad()
     def _targets(self, batch: ReplayBatch, alpha: Tensor) -> Tensor:
         """Soft values of the successors, [B]."""
-        params = self._pi(batch.next_obs)
-        actions = self._distribution.sample(params, self._update_noise(batch))
-        log_probs = self._distribution.log_prob(params, actions)
+        actions, log_probs = self._sampled(batch.next_obs)
         values = self._target_q(batch.next_obs, self._distribution.to_unit(actions)).min(dim=0).values
-        return q_target(batch.rewards, batch.discounts, batch.terminated, values - alpha * log_probs)
+        rewards = batch.rewards if batch.inside is None else batch.rewards + alpha * self._entropy_inside(batch.inside)
+        return q_target(rewards, batch.discounts, batch.terminated, values - alpha * log_probs)
 
-    def _update_noise(self, batch: ReplayBatch) -> Tensor:
-        """Noise for the actions of a minibatch, [B, ...]; state-dependent exploration has one matrix for all of it."""
-        n = len(batch.rewards)
+    def _entropy_inside(self, inside: Inside) -> Tensor:
+        """Discounted entropy of the present policy along each window, [B].
+
+        It takes new actions: those in the replay may be so unlikely by now that -log pi of them is without bound.
+        """
+        _, log_probs = self._sampled(inside.obs)
+        return -(inside.discounts * log_probs.view_as(inside.discounts)).sum(dim=1)
+
+    def _sampled(self, obs: TensorTree) -> tuple[Tensor, Tensor]:
+        """The present policy's actions, before the map to [-1, 1], and their log-probabilities, [B, D] and [B]."""
+        params = self._pi(obs)
+        actions = self._distribution.sample(params, self._update_noise(len(params[0])))
+        return actions, self._distribution.log_prob(params, actions)
+
+    def _update_noise(self, n: int) -> Tensor:
+        """Noise for the actions of a minibatch, [n, ...]; state-dependent exploration has one matrix for all of it."""
         if self._distribution.state_dependent:
             noise = torch.from_numpy(self._distribution.draw(self._sampling, 1)).to(self.policy.device)
             return noise.expand(n, *noise.shape[1:])

@@ -122,7 +122,12 @@ class DiscreteSAC:
         log_p = self._net.actor(batch.next_obs)[0].log_softmax(dim=-1)
         values = torch.stack([critic(batch.next_obs).squeeze(-1) for critic in self._target]).min(dim=0).values
         soft = (log_p.exp() * (values - alpha * log_p)).sum(dim=-1)
-        return q_target(batch.rewards, batch.discounts, batch.terminated, soft)
+        rewards = batch.rewards
+        if batch.inside is not None:
+            log_p = self._net.actor(batch.inside.obs)[0].log_softmax(dim=-1)
+            entropy = -(log_p.exp() * log_p).sum(dim=-1).view_as(batch.inside.discounts)
+            rewards = rewards + alpha * (batch.inside.discounts * entropy).sum(dim=1)
+        return q_target(rewards, batch.discounts, batch.terminated, soft)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""

@@ -32,6 +32,7 @@ class PrioritisedReplay(Replay):
         action_spec: Actions of the policy.
         gamma: Discount factor.
         n_step: Most steps in a window.
+        inside: Give the observations inside windows too.
         alpha: 0 samples uniformly, 1 in proportion to the TD error.
         eps: What a transition without error keeps; above 0.
         directory: Where the arrays live as files; None keeps them in memory. The priorities always are in memory.
@@ -47,13 +48,22 @@ class PrioritisedReplay(Replay):
         *,
         gamma: float,
         n_step: int = 1,
+        inside: bool = False,
         alpha: float = 0.6,
         eps: float = 1e-6,
         directory: Path | None = None,
         reuse: bool = False,
     ) -> None:
         super().__init__(
-            capacity, num_envs, obs_spec, action_spec, gamma=gamma, n_step=n_step, directory=directory, reuse=reuse
+            capacity,
+            num_envs,
+            obs_spec,
+            action_spec,
+            gamma=gamma,
+            n_step=n_step,
+            inside=inside,
+            directory=directory,
+            reuse=reuse,
         )
         self.alpha = alpha
         self.eps = eps

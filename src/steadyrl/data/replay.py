@@ -11,7 +11,7 @@ import torch
 
 from steadyrl.data.arrays import Arrays, Layout, State, bad_state, entry, in_memory, on_disk
 from steadyrl.data.layouts import transitions
-from steadyrl.data.transitions import Bools, ReplayBatch, StepRows, TensorTree
+from steadyrl.data.transitions import Bools, Inside, ReplayBatch, StepRows, TensorTree
 from steadyrl.errors import UserError
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, Leaf, ObsSpec, ObsTree
@@ -43,6 +43,7 @@ class Replay:
         action_spec: Actions of the policy.
         gamma: Discount factor.
         n_step: Most steps in a window.
+        inside: Give the observations inside windows too, to algorithms that need them.
         directory: Where the arrays live as files; None keeps them in memory.
         reuse: Write over a replay's files that are in the directory. Their content comes back by `load_state_dict`.
 
@@ -59,6 +60,7 @@ class Replay:
         *,
         gamma: float,
         n_step: int = 1,
+        inside: bool = False,
         directory: Path | None = None,
         reuse: bool = False,
     ) -> None:
@@ -67,6 +69,7 @@ class Replay:
         self.capacity = self.rows * num_envs
         self.gamma = gamma
         self.n_step = n_step
+        self._give_inside = inside and n_step > 1
         self.obs_spec = obs_spec
         layout = self.layout(self.rows, num_envs, obs_spec, action_spec)
         self._arrays = in_memory(layout) if directory is None else on_disk(layout, directory, reuse=reuse)
@@ -213,7 +216,7 @@ class Replay:
     def _batch(self, index: Int64) -> ReplayBatch:
         """The transitions of legal numbers, with their windows."""
         slot = index % self.capacity
-        rewards, last, discounts = self._windows(index, slot)
+        rewards, last, discounts, inside = self._windows(index, slot)
         return ReplayBatch(
             self._obs("obs", slot),
             torch.from_numpy(self._flat["actions"].take(slot, axis=0)),
@@ -223,12 +226,15 @@ class Replay:
             torch.from_numpy(discounts),
             torch.ones(len(index)),
             torch.from_numpy(index),
+            inside,
         )
 
-    def _windows(self, index: Int64, slot: Int64) -> tuple[npt.NDArray[np.float32], Int64, npt.NDArray[np.float32]]:
-        """Discounted rewards, place of the last step and discount of its successor for each window, [B]."""
+    def _windows(
+        self, index: Int64, slot: Int64
+    ) -> tuple[npt.NDArray[np.float32], Int64, npt.NDArray[np.float32], Inside | None]:
+        """Discounted rewards, place of the last step, discount of its successor for each window [B], and its inside."""
         if self.n_step == 1:
-            return self._flat["rewards"].take(slot), slot, np.full(len(slot), self.gamma, dtype=np.float32)
+            return self._flat["rewards"].take(slot), slot, np.full(len(slot), self.gamma, dtype=np.float32), None
         steps = index[:, None] + self.num_envs * np.arange(self.n_step)  # [B, n], steps of the same environment
         slots = steps % self.capacity
         done = self._flat["terminated"][slots] | self._flat["truncated"][slots]
@@ -238,7 +244,14 @@ class Replay:
         count = taken.sum(axis=1)
         rewards = (np.where(taken, self._flat["rewards"][slots], 0.0) * self._powers[:-1]).sum(axis=1)
         last = slots[np.arange(len(index)), count - 1]
-        return rewards.astype(np.float32), last, self._powers[count].astype(np.float32)
+        inside = self._inside(slots, taken) if self._give_inside else None
+        return rewards.astype(np.float32), last, self._powers[count].astype(np.float32), inside
+
+    def _inside(self, slots: Int64, taken: Bools) -> Inside:
+        """All but the first steps of windows [B, n]; beyond a window's end its first step stands in, a legal one."""
+        discounts = np.where(taken, self._powers[:-1], 0.0).astype(np.float32)[:, 1:]
+        later = np.where(taken, slots, slots[:, :1])[:, 1:]
+        return Inside(self._obs("obs", later.ravel()), torch.from_numpy(discounts))
 
     def _obs(self, which: str, slot: Int64) -> TensorTree:
         """Stored observations (`obs` or `next_obs`) as the policy takes them, leaves [B, ...]."""

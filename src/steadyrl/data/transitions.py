@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -39,6 +40,13 @@ class StepRows(Protocol):
         ...
 
 
+class Inside(NamedTuple):
+    """Where the later actions of n-step windows were taken."""
+
+    obs: TensorTree  # leaves [B * (n - 1), ...], window by window; anything beyond a window's end
+    discounts: Tensor  # [B, n - 1] float32, gamma ** (steps from the window's start), 0 beyond its end
+
+
 class ReplayBatch(NamedTuple):
     """Transitions over one or more steps, for the target `rewards + discounts * ~terminated * value(next_obs)`."""
 
@@ -51,12 +59,18 @@ class ReplayBatch(NamedTuple):
     weights: Tensor  # [B] float32, importance weights, 1 where sampling is uniform
     # A namedtuple's field may hide the method `tuple.index`, which nobody needs here.
     index: Tensor  # type: ignore[assignment]  # [B] int64, the transitions' numbers
+    inside: Inside | None = None  # only where the replay was asked for it and windows have more than one step
+
+    def map_obs(self, change: Callable[[TensorTree], TensorTree]) -> ReplayBatch:
+        """The same transitions with every observation changed; leaves keep their first dimension."""
+        inside = self.inside and self.inside._replace(obs=change(self.inside.obs))
+        return self._replace(obs=change(self.obs), next_obs=change(self.next_obs), inside=inside)
 
     def to(self, device: torch.device) -> ReplayBatch:
         """The same transitions on this device."""
-        obs = {path: leaf.to(device) for path, leaf in self.obs.items()}
-        next_obs = {path: leaf.to(device) for path, leaf in self.next_obs.items()}
-        parts = (self.terminated, self.discounts, self.weights, self.index)
-        return ReplayBatch(
-            obs, self.actions.to(device), self.rewards.to(device), next_obs, *(part.to(device) for part in parts)
-        )
+        moved: dict[str, Any] = {
+            name: part.to(device) for name, part in self._asdict().items() if isinstance(part, Tensor)
+        }
+        inside = self.inside and self.inside._replace(discounts=self.inside.discounts.to(device))
+        batch = self._replace(**moved, inside=inside)
+        return batch.map_obs(lambda obs: {path: leaf.to(device) for path, leaf in obs.items()})

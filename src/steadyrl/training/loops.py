@@ -9,7 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from steadyrl.algorithms import make_off_policy, make_on_policy
-from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig
+from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig
 from steadyrl.data.hindsight import HindsightReplay
 from steadyrl.data.prioritised import PrioritisedReplay
 from steadyrl.data.replay import Replay
@@ -85,7 +85,8 @@ def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int
     if isinstance(config, DQNConfig) and config.prioritized:
         alpha = config.prioritized_alpha
         return PrioritisedReplay(*sizes, gamma=config.gamma, n_step=config.n_step, alpha=alpha, directory=directory)
-    return Replay(*sizes, gamma=config.gamma, n_step=config.n_step, directory=directory)
+    inside = isinstance(config, SACConfig)  # entropy is paid along the whole window
+    return Replay(*sizes, gamma=config.gamma, n_step=config.n_step, inside=inside, directory=directory)
 
 
 def _unused(parent: Path) -> Path:

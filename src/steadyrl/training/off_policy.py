@@ -111,7 +111,7 @@ class OffPolicyLoop:
         else:
             batch = self.replay.sample(batch_size, self._sampling)
         if self.policy.normalizer is not None:
-            batch = batch._replace(obs=self._normalised(batch.obs), next_obs=self._normalised(batch.next_obs))
+            batch = batch.map_obs(self._normalised)
         return batch if self.policy.device.type == "cpu" else batch.to(self.policy.device)
 
     def update_priorities(self, batch: ReplayBatch, td_errors: Tensor) -> None:
