@@ -1,17 +1,20 @@
-# `make demo` and `make test` work from a fresh clone; both need python3 (3.11 or newer), git and make, no compiler.
+# `make demo` and `make test` work from a fresh clone; both need python3 (3.11 or newer), git and make. With a C++
+# compiler as well, the native kernels are built.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 LOCKER := .venv-lock
 STAMP := $(VENV)/.installed
+NATIVE_STAMP := $(VENV)/.native
+NATIVE_SOURCES := CMakeLists.txt $(wildcard src/steadyrl/kernels/native/*)
 LOCK := requirements/dev.txt
 TORCH_CPU := requirements/torch-cpu.txt
 # Twice quiet: errors only. Warnings about the local pip set-up would drown the few lines a newcomer should read.
 PIP_FLAGS := -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format test-learning test-soak test-full bench-peers speed lock clean
+.PHONY: help setup native demo test test-native check format test-learning test-soak test-full bench-peers speed lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -24,19 +27,30 @@ define make_venv
 	  echo "error: '$(PYTHON) -m venv' fails: install your system's venv package (Debian, Ubuntu: python3-venv)." >&2; exit 2; }
 endef
 
-setup: $(STAMP) ## make .venv with the locked dependencies and this package
+setup: $(STAMP) $(NATIVE_STAMP) ## make .venv with the locked dependencies and this package
 
 # pip prefers an index's wheel of torch (CUDA on Linux, gigabytes) to a CPU build in a folder given by PIP_FIND_LINKS, since
 # only the index announces its hash; so such a folder is asked first, and its absence is no error.
 # The lock leaves out CUDA libraries. The last pip call changes nothing for a CPU build; for a CUDA build of the index it
 # brings the libraries which that build itself pins.
+# The build backend's .pth would also import a hook for rebuilds at every start of Python; the path is enough.
 $(STAMP): $(LOCK) $(TORCH_CPU) pyproject.toml src/steadyrl/_version.py
 	$(call make_venv,$(VENV))
 	@echo "Installing the locked dependencies into $(VENV) (minutes where torch must be downloaded) ..."
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --no-index --require-hashes --no-deps -r $(TORCH_CPU) 2>/dev/null || true
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --require-hashes --no-deps -r $(LOCK)
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --no-build-isolation --no-deps -e .
+	@sed -i.bak '/^import /d' $(VENV)/lib/python*/site-packages/_editable_skbc_steadyrl.pth
 	@$(BIN)/python -m pip install $(PIP_FLAGS) "$$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' $(LOCK))"
+	@touch $@
+
+native: $(STAMP) ## build the native kernels again (make setup does it where a source is newer)
+	@$(BIN)/python requirements/native.py
+	@touch $(NATIVE_STAMP)
+
+$(NATIVE_STAMP): $(STAMP) $(NATIVE_SOURCES)
+	@echo "Building the native kernels (under a minute) ..."
+	@$(BIN)/python requirements/native.py
 	@touch $@
 
 demo: setup ## train PPO on CartPole-v1, evaluate it, say where everything is
@@ -44,6 +58,9 @@ demo: setup ## train PPO on CartPole-v1, evaluate it, say where everything is
 
 test: setup ## every test that fits a plain machine
 	@$(BIN)/python -m pytest -n 2
+
+test-native: setup ## the kernel tests on a build with AddressSanitizer and UndefinedBehaviorSanitizer
+	$(BIN)/python requirements/native.py sanitize
 
 check: setup ## lint, format, types, import direction
 	$(BIN)/ruff check .

@@ -1,4 +1,6 @@
-"""Write requirements/dev.txt: every development dependency, pinned and hashed, for every platform (`make lock`).
+"""Write requirements/dev.txt and native.txt: pinned and hashed, for every platform (`make lock`).
+
+dev.txt holds what development needs, native.txt the build tools for a machine that has a compiler but none of its own.
 
 uv resolves from index metadata alone, so no torch wheel is downloaded. Versions already in dev.txt are kept where they
 still fit; pass `--upgrade` to take newer ones.
@@ -12,10 +14,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 LOCK = HERE / "dev.txt"
+NATIVE = HERE / "native.txt"
 TORCH_CPU = HERE / "torch-cpu.txt"
 
 HEADER = """\
-# Written by `make lock`; do not edit. Install with `pip install --require-hashes --no-deps -r requirements/dev.txt`.
+# Written by `make lock`; do not edit. Install with `pip install --require-hashes --no-deps -r requirements/{name}`.
 """
 
 # Gigabytes that a CPU build of torch does not need; a CUDA build pins them itself and `make setup` lets it fetch them.
@@ -23,8 +26,8 @@ CUDA = re.compile(r"(nvidia-|cuda-|triton$)")
 # On Python 3.14 gymnasium asks for these instead of the Box2D wheel; they need a C++ compiler.
 NEED_COMPILER = {"box2d-py", "swig"}
 
-COMMAND = ["uv", "pip", "compile", "pyproject.toml", "--extra", "all", "--group", "dev", "--universal"]
-OPTIONS = ["--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
+COMMAND = ["uv", "pip", "compile", "--universal", "--python-version", "3.11"]
+OPTIONS = ["--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
 
 
 def wanted(name: str) -> bool:
@@ -48,15 +51,27 @@ def with_cpu_hashes(entry: str) -> str:
     return " \\\n    ".join([head, *sorted({*hashes, *cpu_hashes})])
 
 
+def resolve(lock: Path, *wanted_groups: str) -> list[str]:
+    """The entries of a lock, resolved anew."""
+    command = [*COMMAND, *OPTIONS, *wanted_groups, "--output-file", str(lock), *sys.argv[1:]]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return re.split(r"\n(?=\S)", lock.read_text().strip())
+
+
+def write(lock: Path, entries: list[str]) -> None:
+    """Write a lock with its header."""
+    lock.write_text(HEADER.format(name=lock.name) + "\n".join(entries) + "\n")
+
+
 def main() -> None:
     """Resolve, then keep what a CPU machine without a compiler can install."""
-    subprocess.run([*COMMAND, *OPTIONS, "--output-file", str(LOCK), *sys.argv[1:]], cwd=ROOT, check=True)
     kept = []
-    for entry in re.split(r"\n(?=\S)", LOCK.read_text().strip()):
+    for entry in resolve(LOCK, "pyproject.toml", "--extra", "all", "--group", "dev"):
         name = entry.partition("==")[0]
         if wanted(name):
             kept.append(with_cpu_hashes(entry) if name == "torch" else entry)
-    LOCK.write_text(HEADER + "\n".join(kept) + "\n")
+    write(LOCK, kept)
+    write(NATIVE, resolve(NATIVE, "--group", "native"))
 
 
 if __name__ == "__main__":

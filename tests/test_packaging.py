@@ -33,14 +33,19 @@ def locked() -> dict[str, set[str]]:
     return pins
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from this tree, without a network."""
-    out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+def built_wheel(out: Path, *options: str) -> Path:
+    """A wheel of this tree, built without a network."""
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "--wheel-dir", str(out)]
+    options = ("--config-settings", f"build-dir={out / 'build'}", *options)
+    subprocess.run([*command, *options, str(ROOT)], check=True, capture_output=True)
     (built,) = out.glob("*.whl")
     return built
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a machine without a compiler builds: Python alone."""
+    return built_wheel(tmp_path_factory.mktemp("dist"), "--config-settings", "wheel.cmake=false")
 
 
 def test_version_literal_agrees_with_metadata() -> None:
@@ -52,7 +57,7 @@ def test_wheel_carries_every_file_of_the_package(wheel: Path) -> None:
     expected = {
         path.relative_to(source).as_posix()
         for path in source.rglob("*")
-        if path.is_file() and path.suffix != ".pyc" and ".egg-info" not in str(path)
+        if path.is_file() and path.suffix not in (".pyc", ".so", ".pyd") and "kernels/native/" not in path.as_posix()
     }
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in names if name.startswith("steadyrl/")} == expected
@@ -65,6 +70,18 @@ def test_wheel_is_small_and_licensed(wheel: Path) -> None:
         assert "The SteadyRL authors" in archive.read(f"{info}/licenses/LICENSE").decode()
         assert "steadyrl = steadyrl.cli.main:main" in archive.read(f"{info}/entry_points.txt").decode()
     assert wheel.stat().st_size < 1_000_000
+
+
+@pytest.mark.full
+def test_a_compiler_adds_the_kernels_and_little_else(wheel: Path, tmp_path: Path) -> None:
+    native = built_wheel(tmp_path)
+    plain, built = (set(zipfile.ZipFile(path).namelist()) for path in (wheel, native))
+    added = {name for name in built - plain if ".dist-info" not in name}
+    assert len(added) == 1
+    assert re.fullmatch(r"steadyrl/kernels/_native\.[\w.-]+", added.pop())
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert f"-cp{sys.version_info.major}{sys.version_info.minor}-" in native.name
+    assert native.stat().st_size < 2_000_000
 
 
 def test_few_direct_dependencies() -> None:

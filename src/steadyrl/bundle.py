@@ -72,8 +72,8 @@ def to_bytes(bundle: Bundle) -> bytes:
     return b"".join((before, text, between, weights, after))
 
 
-def read_bundle(path: Path, device: torch.device) -> Bundle:
-    """The policy in a file.
+def read_bundle(path: Path, device: torch.device, *, native: bool = False) -> Bundle:
+    """The policy in a file; `native` lets kernels run it.
 
     Raises:
         UserError: the file is missing, damaged, of another format or version, or does not hold what it says.
@@ -90,7 +90,7 @@ def read_bundle(path: Path, device: torch.device) -> Bundle:
             code="no-such-file",
         ) from error
     try:
-        return _from_bytes(data, device)
+        return _from_bytes(data, device, native)
     except _RefusedError as refused:
         raise UserError(
             f"The bundle {path} is refused: {refused}.",
@@ -103,7 +103,7 @@ class _RefusedError(Exception):
     """Why a bundle is not loaded."""
 
 
-def _from_bytes(data: bytes, device: torch.device) -> Bundle:
+def _from_bytes(data: bytes, device: torch.device, native: bool) -> Bundle:
     text, weights = _members(data)
     header = _strict_json(text, _HEADER)
     if header.get("format") != FORMAT:
@@ -119,7 +119,7 @@ def _from_bytes(data: bytes, device: torch.device) -> Bundle:
     tensors = _tensors(weights)
     available = sum(tensor.numel() for name, tensor in tensors.items() if name.startswith("net."))
     try:
-        policy = Policy.from_description(header["policy"], device, parameters=available)
+        policy = Policy.from_description(header["policy"], device, parameters=available, native=native)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise _RefusedError(
             f"its description does not make a policy ({type(error).__name__}: {str(error)[:300]})"

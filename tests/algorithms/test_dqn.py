@@ -51,7 +51,7 @@ def shake(algorithm: DQN, seed: int = 5) -> None:
         if algorithm.config.head == "mean"
         else off_policy(algorithm.config.head, seed=seed)
     )
-    algorithm._target.load_state_dict(other.net.state_dict())
+    algorithm._target.module.load_state_dict(other.parts["q"].module.state_dict())
 
 
 def values(net: torch.nn.Module, obs: Tensor) -> Floats:
@@ -64,7 +64,7 @@ def test_targets_with_networks_that_disagree(double: bool) -> None:
     algorithm, policy = make(double=double)
     shake(algorithm)
     batch = transitions(policy, 64)
-    online, target = values(policy.net, batch.next_obs[""]), values(algorithm._target, batch.next_obs[""])
+    online, target = values(policy.net, batch.next_obs[""]), values(algorithm._target.module, batch.next_obs[""])
     assert (online.argmax(1) != target.argmax(1)).sum() > 10
     best = (online if double else target).argmax(1)
     expected = numbers(batch.rewards) + numbers(batch.discounts) * ~batch.terminated.numpy() * target[range(64), best]
@@ -90,7 +90,7 @@ def test_quantile_targets_are_the_quantiles_of_the_action_with_the_best_mean(dou
     shake(algorithm)
     batch = transitions(policy, 32)
     online = values(policy.net, batch.next_obs[""]).reshape(32, 3, 4)
-    target = values(algorithm._target, batch.next_obs[""]).reshape(32, 3, 4)
+    target = values(algorithm._target.module, batch.next_obs[""]).reshape(32, 3, 4)
     best = (online if double else target).mean(-1).argmax(1)
     expected = (
         numbers(batch.rewards)[:, None]
@@ -112,7 +112,7 @@ def test_c51_targets_are_distributions_with_the_mean_of_the_bellman_step(double:
         p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
         return np.asarray(p @ support)
 
-    q_target = means(algorithm._target)
+    q_target = means(algorithm._target.module)
     best = (means(policy.net) if double else q_target).argmax(1)
     expected = numbers(batch.rewards) + numbers(batch.discounts) * ~batch.terminated.numpy() * q_target[range(32), best]
     found = numbers(algorithm._targets(batch))
@@ -180,7 +180,7 @@ def test_importance_weights_scale_what_a_transition_counts(loss: Any) -> None:
 def td_errors(policy: Policy, algorithm: DQN, batch: ReplayBatch) -> Floats:
     """|Q(s, a) - target| of the networks as they are, in NumPy."""
     chosen = values(policy.net, batch.obs[""])[range(len(batch.rewards)), batch.actions.numpy()]
-    following = values(algorithm._target, batch.next_obs[""]).max(1)
+    following = values(algorithm._target.module, batch.next_obs[""]).max(1)
     target = numbers(batch.rewards) + numbers(batch.discounts) * ~batch.terminated.numpy() * following
     return np.asarray(chosen - target)
 
@@ -188,7 +188,7 @@ def td_errors(policy: Policy, algorithm: DQN, batch: ReplayBatch) -> Floats:
 def test_one_update_is_adam_on_the_plain_gradient_and_hands_the_errors_back() -> None:
     algorithm, policy = make()
     shake(algorithm)
-    before, target_before = parameters(policy.net), parameters(algorithm._target)
+    before, target_before = parameters(policy.net), parameters(algorithm._target.module)
     batch = transitions(policy, 6)
     errors = td_errors(policy, algorithm, batch)
     target = torch.from_numpy(numbers(algorithm._targets(batch))).float()  # whose values were checked above
@@ -202,7 +202,7 @@ def test_one_update_is_adam_on_the_plain_gradient_and_hands_the_errors_back() ->
     metrics = algorithm.learn(source, 1, 0, 0.0)
     np.testing.assert_allclose(parameters(policy.net), plain_adam(before, [numbers(gradient)], 1e-2), atol=2e-5)
     np.testing.assert_allclose(numbers(source.errors[0]), np.abs(errors), rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(parameters(algorithm._target), target_before)
+    np.testing.assert_array_equal(parameters(algorithm._target.module), target_before)
     norm = metrics["train/grad_norm"]
     assert isinstance(norm, Tensor)
     assert norm.item() == pytest.approx(float(gradient.norm()), rel=1e-4)
@@ -258,10 +258,10 @@ def follow(steps: list[int], **options: Any) -> tuple[Floats, Floats, Floats]:
     """Target weights before and after `_follow` at these steps, and the online ones, which stand still."""
     algorithm, policy = make(**options)
     shake(algorithm)
-    before = parameters(algorithm._target)
+    before = parameters(algorithm._target.module)
     for step in steps:
         algorithm._follow(step)
-    return before, parameters(algorithm._target), parameters(policy.net)
+    return before, parameters(algorithm._target.module), parameters(policy.net)
 
 
 @pytest.mark.parametrize(
@@ -284,12 +284,12 @@ def test_with_tau_one_it_becomes_the_online_network() -> None:
 def test_it_follows_in_environment_steps_whatever_the_gradient_steps() -> None:
     algorithm, policy = make(target_update_interval=10, tau=1.0)
     source = source_of(policy)
-    start = parameters(algorithm._target)
+    start = parameters(algorithm._target.module)
     algorithm.learn(source, 50, 9, 0.0)
-    np.testing.assert_array_equal(parameters(algorithm._target), start)
+    np.testing.assert_array_equal(parameters(algorithm._target.module), start)
     online = parameters(policy.net)
     algorithm.learn(source, 1, 10, 0.0)  # before the gradient step of this update
-    np.testing.assert_array_equal(parameters(algorithm._target), online)
+    np.testing.assert_array_equal(parameters(algorithm._target.module), online)
     assert not np.array_equal(parameters(policy.net), online)
 
 
@@ -303,6 +303,6 @@ def test_a_restored_state_goes_on_as_if_nothing_had_happened(family: str) -> Non
     for algorithm in (one, other):
         algorithm.learn(source_of(policy, seed=50), 3, 6, 0.1)
     assert policy.sha256() == again.sha256()
-    np.testing.assert_array_equal(parameters(one._target), parameters(other._target))
+    np.testing.assert_array_equal(parameters(one._target.module), parameters(other._target.module))
     obs = {"": np.zeros((5, 3), dtype=np.float32)}
     np.testing.assert_array_equal(one.act(obs, 0, 0.0), other.act(obs, 0, 0.0))

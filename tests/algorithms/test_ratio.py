@@ -19,7 +19,7 @@ from steadyrl.envs.vector import make_vec
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.training.on_policy import OnPolicyLoop
-from steadyrl.training.threads import torch_threads
+from steadyrl.training.threads import computing_threads
 from support.envs import SpaceProbe
 from support.policies import ACTIONS, TREE, make_policy, seeds
 
@@ -35,7 +35,7 @@ SDE_TOLERANCE = 3e-6  # its log-densities reach 8 to 16 here, where float32's st
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """As an agent does; threads wait for each other in small softmaxes, where other processes keep the cores busy."""
-    with torch_threads(1):
+    with computing_threads(1, native=False):
         yield
 
 

@@ -64,7 +64,7 @@ def gaussian(policy: Policy, obs: Floats) -> tuple[Floats, Floats]:
 def test_the_soft_target_by_formula() -> None:
     algorithm, policy = make(ent_coef=0.3)
     other = off_policy("sac", seed=9)
-    algorithm._target_q.load_state_dict(net_of(other).q.state_dict())
+    algorithm._target_q.module.load_state_dict(net_of(other).q.state_dict())
     batch = transitions(policy, 64)
     noise = Stream(0, "algo/updates").normal((64, 2)).astype(np.float64)
     obs = numbers(batch.next_obs[""])
@@ -138,7 +138,7 @@ def plain_sac(algorithm: SAC, batches: list[ReplayBatch], noises: list[tuple[Ten
     config = algorithm.config
     assert isinstance(config.learning_rate, float)
     rate = config.learning_rate
-    pi, q = copy.deepcopy(algorithm._pi).double(), copy.deepcopy(algorithm._q).double()
+    pi, q = copy.deepcopy(algorithm._pi.module).double(), copy.deepcopy(algorithm._q.module).double()
     target_q = copy.deepcopy(q)
     log_alpha = torch.tensor(math.log(config.initial_ent_coef), dtype=torch.float64, requires_grad=True)
     learnt = isinstance(config.ent_coef, str)
@@ -189,9 +189,9 @@ def test_it_is_the_algorithm_of_the_paper(options: dict[str, Any]) -> None:
     source._batches = iter(batches)
     metrics = algorithm.learn(source, 5, 0, 0.0)
     found = {
-        "actor": parameters(algorithm._pi),
-        "critics": parameters(algorithm._q),
-        "target": parameters(algorithm._target_q),
+        "actor": parameters(algorithm._pi.module),
+        "critics": parameters(algorithm._q.module),
+        "target": parameters(algorithm._target_q.module),
         "alpha": numbers(algorithm.temperature.value()),
     }
     for name, numbers_found in found.items():
@@ -206,20 +206,20 @@ def test_the_actors_gradient_reaches_only_the_actor(monkeypatch: pytest.MonkeyPa
     step = algorithm._actor_optimizer.step
 
     def watched(lr: float, norm: float) -> Tensor:
-        gradients.extend((algorithm._critic_parameters.grad.clone(), algorithm._actor_parameters.grad.clone()))
+        gradients.extend((algorithm._q.flat.grad.clone(), algorithm._pi.flat.grad.clone()))
         return step(lr, norm)
 
     def critic_step(lr: float, norm: float) -> Tensor:
-        algorithm._critic_parameters.grad.zero_()  # whatever is in it at the actor's step came from the actor's loss
+        algorithm._q.flat.grad.zero_()  # whatever is in it at the actor's step came from the actor's loss
         return torch.zeros(())
 
     monkeypatch.setattr(algorithm._actor_optimizer, "step", watched)
     monkeypatch.setattr(algorithm._critic_optimizer, "step", critic_step)
-    before = parameters(algorithm._q)
+    before = parameters(algorithm._q.module)
     algorithm.learn(source_of(policy), 1, 0, 0.0)
     assert not gradients[0].any()
     assert gradients[1].any()
-    np.testing.assert_array_equal(parameters(algorithm._q), before)
+    np.testing.assert_array_equal(parameters(algorithm._q.module), before)
 
 
 def test_the_target_entropy_is_minus_the_number_of_dimensions() -> None:
@@ -332,7 +332,7 @@ def test_a_restored_state_goes_on_as_if_nothing_had_happened(family: str) -> Non
     for algorithm in (one, other):
         algorithm.learn(source_of(policy, seed=50), 4, 6, 0.1)
     assert policy.sha256() == again.sha256()
-    np.testing.assert_array_equal(parameters(one._target_q), parameters(other._target_q))
+    np.testing.assert_array_equal(parameters(one._target_q.module), parameters(other._target_q.module))
     assert torch.equal(one.temperature.value(), other.temperature.value())
     for step in (0, *[10] * 6):
         np.testing.assert_array_equal(one.act(OBS, step, 0.0), other.act(OBS, step, 0.0))

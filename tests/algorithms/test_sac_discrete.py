@@ -53,7 +53,7 @@ def softmax(logits: Floats) -> Floats:
 def test_the_soft_target_is_an_expectation() -> None:
     algorithm, policy = make(ent_coef=0.3)
     other = net_of(off_policy("sac-discrete", seed=9))
-    algorithm._target.load_state_dict(other.q.state_dict())
+    algorithm._target_q.module.load_state_dict(other.q.state_dict())
     batch = transitions(policy, 64)
     obs = numbers(batch.next_obs[""])
     p = softmax(tanh_mlp(linears(net_of(policy).pi), obs))
@@ -112,7 +112,7 @@ def plain_discrete_sac(algorithm: DiscreteSAC, batches: list[ReplayBatch]) -> di
     """arXiv:1910.07207 in float64, with torch's own optimiser."""
     config = algorithm.config
     assert isinstance(config.learning_rate, float)
-    pi, q = copy.deepcopy(algorithm._net.pi).double(), copy.deepcopy(algorithm._net.q).double()
+    pi, q = copy.deepcopy(algorithm._pi.module).double(), copy.deepcopy(algorithm._q.module).double()
     target_q = copy.deepcopy(q)
     log_alpha = torch.zeros((), dtype=torch.float64, requires_grad=True)
     actor, critic = (torch.optim.Adam(net.parameters(), lr=config.learning_rate) for net in (pi, q))
@@ -156,9 +156,9 @@ def test_it_is_the_algorithm_of_the_paper() -> None:
     source._batches = iter(batches)
     algorithm.learn(source, 5, 0, 0.0)
     found = {
-        "actor": parameters(algorithm._net.pi),
-        "critics": parameters(algorithm._net.q),
-        "target": parameters(algorithm._target),
+        "actor": parameters(algorithm._pi.module),
+        "critics": parameters(algorithm._q.module),
+        "target": parameters(algorithm._target_q.module),
         "alpha": numbers(algorithm.temperature.value()),
     }
     for name, weights in found.items():
@@ -180,10 +180,10 @@ def test_alpha_falls_while_entropy_is_above_its_target_and_rises_below(target: f
 def test_the_actors_update_leaves_the_critics_alone_and_the_other_way_round() -> None:
     algorithm, policy = make(tau=0.25)
     before = parameters(net_of(policy).q)
-    target_before = parameters(algorithm._target)
+    target_before = parameters(algorithm._target_q.module)
     algorithm.learn(source_of(policy), 1, 0, 0.0)
     after = parameters(net_of(policy).q)
-    np.testing.assert_allclose(parameters(algorithm._target), 0.75 * target_before + 0.25 * after, atol=1e-6)
+    np.testing.assert_allclose(parameters(algorithm._target_q.module), 0.75 * target_before + 0.25 * after, atol=1e-6)
     assert np.abs(after - before).max() <= 1.001e-2  # one step of Adam, not two
 
 
@@ -222,5 +222,5 @@ def test_a_restored_state_goes_on_as_if_nothing_had_happened() -> None:
     for algorithm in (one, other):
         algorithm.learn(source_of(policy, seed=50), 4, 6, 0.1)
     assert policy.sha256() == again.sha256()
-    np.testing.assert_array_equal(parameters(one._target), parameters(other._target))
+    np.testing.assert_array_equal(parameters(one._target_q.module), parameters(other._target_q.module))
     np.testing.assert_array_equal(one.act(OBS, 10, 0.0), other.act(OBS, 10, 0.0))

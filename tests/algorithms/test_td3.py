@@ -55,8 +55,8 @@ def test_the_twins_are_two_different_networks() -> None:
 def test_the_target_is_the_smallest_target_critic_of_the_smoothed_target_action() -> None:
     algorithm, policy = make(target_policy_noise=0.7, target_noise_clip=0.5)
     other = off_policy("td3", seed=9)
-    algorithm._target_pi.load_state_dict(net_of(other).pi.state_dict())
-    algorithm._target_q.load_state_dict(net_of(other).q.state_dict())
+    algorithm._target_pi.module.load_state_dict(net_of(other).pi.state_dict())
+    algorithm._target_q.module.load_state_dict(net_of(other).q.state_dict())
     batch = make_transitions(policy, 64)
     noise = seeds().stream("algo", "target noise").normal((64, 2)).astype(np.float64)
     obs = numbers(batch.next_obs[""])
@@ -106,10 +106,10 @@ def test_the_gradient_of_the_critic_loss_is_that_of_finite_differences() -> None
 def snapshot(algorithm: TD3) -> dict[str, Floats]:
     """All weights that the algorithm has."""
     return {
-        "actor": parameters(algorithm._pi),
-        "critics": parameters(algorithm._q),
-        "target actor": parameters(algorithm._target_pi),
-        "target critics": parameters(algorithm._target_q),
+        "actor": parameters(algorithm._pi.module),
+        "critics": parameters(algorithm._q.module),
+        "target actor": parameters(algorithm._target_pi.module),
+        "target critics": parameters(algorithm._target_q.module),
     }
 
 
@@ -136,21 +136,21 @@ def test_actor_and_targets_move_only_every_policy_delay_critic_updates(calls: li
 def test_the_actors_update_leaves_the_critics_as_they_are_and_nothing_in_their_gradient() -> None:
     algorithm, policy = make()
     algorithm.learn(source_of(policy), 1, 0, 0.0)
-    weights, gradient = parameters(algorithm._q), algorithm._critic_parameters.grad.clone()
+    weights, gradient = parameters(algorithm._q.module), algorithm._q.flat.grad.clone()
     assert gradient.any()
-    before = parameters(algorithm._pi)
+    before = parameters(algorithm._pi.module)
     algorithm._improve(make_transitions(policy, 6), 1e-2)
-    assert not np.array_equal(parameters(algorithm._pi), before)
-    np.testing.assert_array_equal(parameters(algorithm._q), weights)
-    assert torch.equal(algorithm._critic_parameters.grad, gradient)
-    assert all(p.requires_grad for p in algorithm._q.parameters())
+    assert not np.array_equal(parameters(algorithm._pi.module), before)
+    np.testing.assert_array_equal(parameters(algorithm._q.module), weights)
+    assert torch.equal(algorithm._q.flat.grad, gradient)
+    assert all(p.requires_grad for p in algorithm._q.module.parameters())
 
 
 def plain_td3(algorithm: TD3, batches: list[ReplayBatch], noises: list[Tensor]) -> dict[str, Floats]:
     """Algorithm 1 of arXiv:1802.09477 in float64, with torch's own optimiser."""
     config = algorithm.config
     assert isinstance(config.learning_rate, float)
-    pi, q = copy.deepcopy(algorithm._pi).double(), copy.deepcopy(algorithm._q).double()
+    pi, q = copy.deepcopy(algorithm._pi.module).double(), copy.deepcopy(algorithm._q.module).double()
     target_pi, target_q = copy.deepcopy(pi), copy.deepcopy(q)
     actor = torch.optim.Adam(pi.parameters(), lr=config.learning_rate)
     critic = torch.optim.Adam(q.parameters(), lr=config.learning_rate)

@@ -11,12 +11,11 @@ import torch
 from steadyrl.algorithms.temperature import Temperature, temperature_loss
 from steadyrl.configs import SACConfig
 from steadyrl.nn.gradient import with_gradient
-from support.off_policy import plain_adam
-from support.policies import CPU
+from support.off_policy import off_policy, plain_adam
 
 
 def temperature(ent_coef: float | str = "auto", target: float | str = "auto") -> Temperature:
-    return Temperature(SACConfig(ent_coef=ent_coef, target_entropy=target), -2.0, CPU)
+    return Temperature(SACConfig(ent_coef=ent_coef, target_entropy=target), -2.0, off_policy("sac"))
 
 
 def test_the_gradient_by_hand() -> None:

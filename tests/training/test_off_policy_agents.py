@@ -46,11 +46,9 @@ def test_a_loaded_policy_learns_on_with_targets_of_its_own(kind: str, tmp_path: 
     agent = srl.load(path, env=partial(Keeper, BOX, action))
     algorithm: Any = loop_of(agent).algorithm
     if algo == "dqn":
-        pairs = [(algorithm._target, agent.policy.net)]
-    elif kind == "sac-discrete":
-        pairs = [(algorithm._target, algorithm._net.q)]
+        pairs = [(algorithm._target.module, agent.policy.net)]
     else:
-        pairs = [(algorithm._target_q, algorithm._q)]
+        pairs = [(algorithm._target_q.module, algorithm._q.module)]
     for target, online in pairs:
         np.testing.assert_array_equal(parameters(target), parameters(online))
     before = agent.policy.sha256()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -13,8 +14,7 @@ from steadyrl.configs import A2CConfig, value_at
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.data.targets import explained_variance
 from steadyrl.nn.distributions import Distribution
-from steadyrl.nn.flat import FlatParameters
-from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.gradient import Loss
 from steadyrl.nn.optim import Adam, RMSprop
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -60,11 +60,10 @@ class A2C:
         self.exploration = Exploration(
             policy.distribution, seeds.stream("algo", "actions"), config.num_envs, config.sde_sample_freq
         )
-        self._parameters = FlatParameters(policy.net)
+        self._net = policy.parts["net"]
+        self._loss = Loss(partial(a2c_loss, distribution=policy.distribution, config=config), native=policy.native)
         self._optimizer: Adam | RMSprop = (
-            RMSprop(self._parameters, eps=config.rms_prop_eps)
-            if config.use_rms_prop
-            else Adam(self._parameters, eps=1e-5)
+            RMSprop(self._net.flat, eps=config.rms_prop_eps) if config.use_rms_prop else Adam(self._net.flat, eps=1e-5)
         )
 
     def learn(self, batch: RolloutBatch, progress: float) -> Metrics:
@@ -75,11 +74,9 @@ class A2C:
             progress: Environment steps before the rollout over the declared total.
         """
         learning_rate = value_at(self.config.learning_rate, progress)
-        params, values = self.policy.net(batch.obs)
-        outputs = (*params, values)
-        loss, metrics, gradients = with_gradient(a2c_loss, outputs, batch, self.policy.distribution, self.config)
-        self._parameters.zero_grad()
-        backward(outputs, gradients)
+        outputs = self._net.forward(batch.obs)
+        loss, metrics, gradients = self._loss(outputs, batch)
+        self._net.backward(gradients)
         norm = self._optimizer.step(learning_rate, self.config.max_grad_norm)
         return {
             **metrics,

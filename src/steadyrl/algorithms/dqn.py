@@ -11,12 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
-from steadyrl.algorithms.off_policy import BatchSource, target_network
+from steadyrl.algorithms.off_policy import BatchSource
 from steadyrl.configs import DQNConfig, value_at
 from steadyrl.data.targets import polyak, project_categorical, q_target, quantile_huber
 from steadyrl.data.transitions import ReplayBatch
-from steadyrl.nn.flat import FlatParameters
-from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.gradient import Loss
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.nn.q_networks import DiscreteQ
@@ -71,11 +70,11 @@ class DQN:
         self.config = config
         self.policy = policy
         self._net = policy.net
-        self._parameters = FlatParameters(self._net.q)
-        self._target, self._target_parameters = target_network(self._net)
-        self._optimizer = Adam(self._parameters, eps=1e-8)
+        self._q = policy.parts["q"]
+        self._target = self._q.target()
+        self._optimizer = Adam(self._q.flat, eps=1e-8)
         self._actions = seeds.stream("algo", "actions")
-        self._loss = LOSSES[config.head]
+        self._loss = Loss(LOSSES[config.head], native=policy.native)
         self._target_updates = 0
 
     def epsilon(self, progress: float) -> float:
@@ -111,10 +110,9 @@ class DQN:
         rows: list[dict[str, Tensor]] = []
         for _ in range(gradient_steps):
             batch = source.sample(self.config.batch_size)
-            outputs = (self._net(batch.obs),)
-            _, metrics, gradients = with_gradient(self._loss, outputs, batch, self._targets(batch))
-            self._parameters.zero_grad()
-            backward(outputs, gradients)
+            outputs = self._q.forward(batch.obs)
+            _, metrics, gradients = self._loss(outputs, batch, self._targets(batch))
+            self._q.backward(gradients)
             norm = self._optimizer.step(learning_rate, self.config.max_grad_norm)
             source.update_priorities(batch, metrics.pop("td"))
             rows.append(metrics | {"train/grad_norm": norm})
@@ -126,8 +124,8 @@ class DQN:
     @torch.no_grad()
     def _targets(self, batch: ReplayBatch) -> Tensor:
         """[B], or a distribution of returns [B, K]."""
-        outputs = self._target(batch.next_obs)
-        chooser = self._net(batch.next_obs) if self.config.double else outputs
+        (outputs,) = self._target.evaluate(batch.next_obs)
+        (chooser,) = self._q.evaluate(batch.next_obs) if self.config.double else (outputs,)
         best = self._net.means(chooser).argmax(dim=-1)
         chosen = _chosen(outputs, best)
         if self.config.head == "c51":
@@ -145,14 +143,14 @@ class DQN:
         due = step // self.config.target_update_interval
         missed, self._target_updates = due - self._target_updates, due
         if missed > 0:
-            polyak(self._target_parameters.data, self._parameters.data, 1.0 - (1.0 - self.config.tau) ** missed)
+            polyak(self._target.flat.data, self._q.flat.data, 1.0 - (1.0 - self.config.tau) ** missed)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""
         return {
             "actions": self._actions.state_dict(),
             "optimizer": self._optimizer.state_dict(),
-            "target": self._target_parameters.data.clone(),
+            "target": self._target.flat.data.clone(),
             "target_updates": self._target_updates,
         }
 
@@ -160,7 +158,7 @@ class DQN:
         """Go on from what `state_dict` gave."""
         self._actions.load_state_dict(state["actions"])
         self._optimizer.load_state_dict(state["optimizer"])
-        self._target_parameters.data.copy_(state["target"])
+        self._target.flat.data.copy_(state["target"])
         self._target_updates = state["target_updates"]
 
 

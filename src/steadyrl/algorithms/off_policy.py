@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor, nn
+from torch import Tensor
 
 from steadyrl.algorithms.metrics import Metrics
 from steadyrl.data.transitions import ReplayBatch
-from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.policy import Policy
 from steadyrl.spaces import ObsTree
-
-Module = TypeVar("Module", bound=nn.Module)
 
 
 class BatchSource(Protocol):
@@ -59,21 +53,3 @@ class OffPolicyAlgorithm(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
         ...
-
-
-def target_network(module: Module) -> tuple[Module, FlatParameters]:
-    """A copy that no gradient reaches, with its parameters in one buffer."""
-    target = copy.deepcopy(module)
-    flat = FlatParameters(target)
-    target.requires_grad_(False)
-    return target, flat
-
-
-@contextmanager
-def frozen(module: nn.Module) -> Iterator[None]:
-    """No gradient is computed for the module's parameters inside; gradients pass through it."""
-    module.requires_grad_(False)
-    try:
-        yield
-    finally:
-        module.requires_grad_(True)

@@ -6,6 +6,7 @@ Details as in Huang et al. 2022, "The 37 implementation details of PPO".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +19,7 @@ from steadyrl.configs import PPOConfig, value_at
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.data.targets import explained_variance
 from steadyrl.nn.distributions import Distribution
-from steadyrl.nn.flat import FlatParameters
-from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.gradient import Loss
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -79,8 +79,10 @@ class PPO:
             policy.distribution, seeds.stream("algo", "actions"), config.num_envs, config.sde_sample_freq
         )
         self._order = seeds.stream("algo", "minibatches")
-        self._parameters = FlatParameters(policy.net)
-        self._optimizer = Adam(self._parameters, eps=1e-5)
+        self._net = policy.parts["net"]
+        self._optimizer = Adam(self._net.flat, eps=1e-5)
+        loss = partial(ppo_loss, distribution=policy.distribution, config=config)
+        self._loss = Loss(loss, native=policy.native)
 
     def learn(self, batch: RolloutBatch, progress: float) -> Metrics:
         """One update from one rollout.
@@ -93,15 +95,11 @@ class PPO:
         clip_range = value_at(self.config.clip_range, progress)
         rows: list[dict[str, Tensor]] = []
         for minibatch in self._minibatches(batch):
-            params, values = self.policy.net(minibatch.obs)
-            outputs = (*params, values)
-            loss, metrics, gradients = with_gradient(
-                ppo_loss, outputs, minibatch, self.policy.distribution, self.config, clip_range
-            )
+            outputs = self._net.forward(minibatch.obs)
+            loss, metrics, gradients = self._loss(outputs, minibatch, clip_range=clip_range)
             if self.config.target_kl is not None and metrics["train/approx_kl"] > 1.5 * self.config.target_kl:
                 break
-            self._parameters.zero_grad()
-            backward(outputs, gradients)
+            self._net.backward(gradients)
             norm = self._optimizer.step(learning_rate, self.config.max_grad_norm)
             rows.append(metrics | {"train/loss": loss, "train/grad_norm": norm})
         return {
@@ -118,7 +116,7 @@ class PPO:
         for _ in range(self.config.n_epochs):
             order = torch.from_numpy(self._order.permutation(n)).to(self.policy.device)
             for start in range(0, n, size):
-                yield batch.take(order[start : start + size])
+                yield batch.take(order[start : start + size], native=self.policy.native)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""

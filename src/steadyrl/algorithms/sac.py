@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,15 @@ from torch import Tensor
 
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
-from steadyrl.algorithms.off_policy import BatchSource, frozen, target_network
+from steadyrl.algorithms.off_policy import BatchSource
 from steadyrl.algorithms.td3 import critic_loss
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
 from steadyrl.data.targets import polyak, q_target
 from steadyrl.data.transitions import Inside, ReplayBatch, TensorTree
 from steadyrl.nn.actor_critics import ActorAndCritics
-from steadyrl.nn.flat import FlatParameters
-from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.distributions import Distribution, Params
+from steadyrl.nn.gradient import Function, Loss
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -31,6 +32,21 @@ def soft_actor_loss(outputs: tuple[Tensor, ...], temperature: Tensor) -> tuple[T
     log_probs, values = outputs
     loss = (temperature * log_probs - values.min(dim=0).values).mean()
     return loss, {"train/actor_loss": loss, "train/entropy": -log_probs.mean()}
+
+
+def sample(params: Params, noise: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor]:
+    """Actions [B, D] in [-1, 1] and their log-probabilities [B]."""
+    actions = distribution.sample(params, noise)
+    return distribution.to_unit(actions), distribution.log_prob(params, actions)
+
+
+def sample_pullback(
+    outputs: Params, noise: Tensor, by_actions: Tensor, by_log_probs: Tensor, distribution: Distribution
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """A function whose gradient by the distribution's parameters is that of a loss, given the loss's gradients by the
+    actions [B, D] and log-probabilities [B] that they lead to."""
+    actions, log_probs = sample(outputs, noise, distribution)
+    return (by_actions * actions).sum() + (by_log_probs * log_probs).sum(), {}
 
 
 class SAC:
@@ -46,11 +62,14 @@ class SAC:
         assert isinstance(policy.net, ActorAndCritics)
         self.config = config
         self.policy = policy
-        self._pi, self._q, self._distribution = policy.net.pi, policy.net.q, policy.distribution
-        self._actor_parameters, self._critic_parameters = FlatParameters(self._pi), FlatParameters(self._q)
-        self._target_q, self._target_parameters = target_network(self._q)
-        self._actor_optimizer, self._critic_optimizer = Adam(self._actor_parameters), Adam(self._critic_parameters)
-        self.temperature = Temperature(config, -float(policy.action_spec.size), policy.device)
+        self._pi, self._q, self._distribution = policy.parts["pi"], policy.parts["q"], policy.distribution
+        self._target_q = self._q.target()
+        self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)
+        native = policy.native
+        self._sample = Function(partial(sample, distribution=self._distribution), native=native)
+        self._pullback = Loss(partial(sample_pullback, distribution=self._distribution), native=native)
+        self._critic_loss, self._actor_loss = Loss(critic_loss, native=native), Loss(soft_actor_loss, native=native)
+        self.temperature = Temperature(config, -float(policy.action_spec.size), policy)
         self._random = seeds.stream("algo", "actions")
         self._sampling = seeds.stream("algo", "updates")
         shape = (config.num_envs, policy.action_spec.size)
@@ -98,26 +117,26 @@ class SAC:
         for _ in range(gradient_steps):
             self._updates += 1
             batch = source.sample(self.config.batch_size)
-            actions, log_probs = self._sampled(batch.obs)
+            params, noise = self._pi.forward(batch.obs), self._update_noise(len(batch.rewards))
+            actions, log_probs = self._sample(params, noise)
             alpha = self.temperature.value()
-            metrics = self.temperature.learn(log_probs.detach(), learning_rate)
+            metrics = self.temperature.learn(log_probs, learning_rate)
 
-            values = (self._q(batch.obs, batch.actions),)
-            _, found, gradients = with_gradient(critic_loss, values, self._targets(batch, alpha), batch.weights)
-            self._critic_parameters.zero_grad()
-            backward(values, gradients)
+            values = self._q.forward(batch.obs, batch.actions)
+            _, found, gradients = self._critic_loss(values, self._targets(batch, alpha), batch.weights)
+            self._q.backward(gradients)
             self._critic_optimizer.step(learning_rate, 0.0)
             source.update_priorities(batch, found.pop("td"))
             found["train/critic_loss"] = 0.5 * found["train/critic_loss"]  # as Stable-Baselines3 reports it
 
-            with frozen(self._q):
-                outputs = (log_probs, self._q(batch.obs, self._distribution.to_unit(actions)))
-                _, acted, gradients = with_gradient(soft_actor_loss, outputs, alpha)
-                self._actor_parameters.zero_grad()
-                backward(outputs, gradients)
+            outputs = (log_probs, *self._q.forward(batch.obs, actions))
+            _, acted, (by_log_probs, by_values) = self._actor_loss(outputs, alpha)
+            by_actions = self._q.input_gradient((by_values,))
+            _, _, gradients = self._pullback(params, noise, by_actions, by_log_probs)
+            self._pi.backward(gradients)
             self._actor_optimizer.step(learning_rate, 0.0)
             if self._updates % self.config.target_update_interval == 0:
-                polyak(self._target_parameters.data, self._critic_parameters.data, self.config.tau)
+                polyak(self._target_q.flat.data, self._q.flat.data, self.config.tau)
             rows.append(metrics | found | acted | {"train/ent_coef": alpha})
         if self.config.sde_sample_freq < 0:
             self._kept = None
@@ -127,9 +146,9 @@ class SAC:
     def _targets(self, batch: ReplayBatch, alpha: Tensor) -> Tensor:
         """Soft values of the successors, [B]."""
         actions, log_probs = self._sampled(batch.next_obs)
-        values = self._target_q(batch.next_obs, self._distribution.to_unit(actions)).min(dim=0).values
+        (values,) = self._target_q.evaluate(batch.next_obs, actions)
         rewards = batch.rewards if batch.inside is None else batch.rewards + alpha * self._entropy_inside(batch.inside)
-        return q_target(rewards, batch.discounts, batch.terminated, values - alpha * log_probs)
+        return q_target(rewards, batch.discounts, batch.terminated, values.min(dim=0).values - alpha * log_probs)
 
     def _entropy_inside(self, inside: Inside) -> Tensor:
         """Discounted entropy of the present policy along each window, [B].
@@ -140,10 +159,10 @@ class SAC:
         return -(inside.discounts * log_probs.view_as(inside.discounts)).sum(dim=1)
 
     def _sampled(self, obs: TensorTree) -> tuple[Tensor, Tensor]:
-        """The present policy's actions, before the map to [-1, 1], and their log-probabilities, [B, D] and [B]."""
-        params = self._pi(obs)
-        actions = self._distribution.sample(params, self._update_noise(len(params[0])))
-        return actions, self._distribution.log_prob(params, actions)
+        """The present policy's actions in [-1, 1] and their log-probabilities, [B, D] and [B]."""
+        params = self._pi.evaluate(obs)
+        sampled: tuple[Tensor, Tensor] = self._sample(params, self._update_noise(len(params[0])))
+        return sampled
 
     def _update_noise(self, n: int) -> Tensor:
         """Noise for the actions of a minibatch, [n, ...]; state-dependent exploration has one matrix for all of it."""
@@ -163,7 +182,7 @@ class SAC:
             "temperature": self.temperature.state_dict(),
             "actor_optimizer": self._actor_optimizer.state_dict(),
             "critic_optimizer": self._critic_optimizer.state_dict(),
-            "target": self._target_parameters.data.clone(),
+            "target": self._target_q.flat.data.clone(),
             "updates": self._updates,
         }
 
@@ -176,5 +195,5 @@ class SAC:
         self.temperature.load_state_dict(state["temperature"])
         self._actor_optimizer.load_state_dict(state["actor_optimizer"])
         self._critic_optimizer.load_state_dict(state["critic_optimizer"])
-        self._target_parameters.data.copy_(state["target"])
+        self._target_q.flat.data.copy_(state["target"])
         self._updates = state["updates"]

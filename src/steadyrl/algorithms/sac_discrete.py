@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
-from steadyrl.algorithms.off_policy import BatchSource, target_network
+from steadyrl.algorithms.off_policy import BatchSource
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
 from steadyrl.data.targets import polyak, q_target
-from steadyrl.data.transitions import ReplayBatch
+from steadyrl.data.transitions import ReplayBatch, TensorTree
 from steadyrl.nn.actor_critics import DiscreteActorAndCritics
-from steadyrl.nn.flat import FlatParameters
-from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.gradient import Loss
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -40,8 +39,8 @@ def discrete_critic_loss(
 def discrete_actor_loss(
     outputs: tuple[Tensor, ...], values: Tensor, temperature: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """E_pi[alpha log pi - min_i Q_i]; outputs are logits ([B, A],), values the smallest critic's [B, A]."""
-    log_p = outputs[0].log_softmax(dim=-1)
+    """E_pi[alpha log pi - min_i Q_i]; outputs are logits ([B, A, 1],), values the smallest critic's [B, A]."""
+    log_p = outputs[0].squeeze(-1).log_softmax(dim=-1)
     p = log_p.exp()
     loss = (p * (temperature * log_p - values)).sum(dim=-1).mean()
     return loss, {"train/actor_loss": loss, "train/entropy": -(p * log_p).sum(dim=-1).mean()}
@@ -60,12 +59,13 @@ class DiscreteSAC:
         assert isinstance(policy.net, DiscreteActorAndCritics)
         self.config = config
         self.policy = policy
-        self._net = policy.net
-        self._actor_parameters, self._critic_parameters = FlatParameters(self._net.pi), FlatParameters(self._net.q)
-        self._target, self._target_parameters = target_network(self._net.q)
-        self._actor_optimizer, self._critic_optimizer = Adam(self._actor_parameters), Adam(self._critic_parameters)
+        self._pi, self._q = policy.parts["pi"], policy.parts["q"]
+        self._target_q = self._q.target()
+        self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)
+        self._critic_loss = Loss(discrete_critic_loss, native=policy.native)
+        self._actor_loss = Loss(discrete_actor_loss, native=policy.native)
         n_actions = policy.action_spec.nvec[0]
-        self.temperature = Temperature(config, TARGET_ENTROPY * math.log(n_actions), policy.device)
+        self.temperature = Temperature(config, TARGET_ENTROPY * math.log(n_actions), policy)
         self._random = seeds.stream("algo", "actions")
         self._updates = 0
 
@@ -95,39 +95,40 @@ class DiscreteSAC:
             self._updates += 1
             batch = source.sample(self.config.batch_size)
             alpha = self.temperature.value()
-            values = (self._net.values(batch.obs),)
-            _, metrics, gradients = with_gradient(discrete_critic_loss, values, batch, self._targets(batch, alpha))
-            self._critic_parameters.zero_grad()
-            backward(values, gradients)
+            values = self._q.forward(batch.obs)
+            _, metrics, gradients = self._critic_loss(values, batch, self._targets(batch, alpha))
+            self._q.backward(gradients)
             self._critic_optimizer.step(learning_rate, 0.0)
             source.update_priorities(batch, metrics.pop("td"))
             metrics["train/critic_loss"] = 0.5 * metrics["train/critic_loss"]  # as Stable-Baselines3 reports it
 
-            logits = self._net.actor(batch.obs)
-            with torch.no_grad():
-                smallest = self._net.values(batch.obs).min(dim=0).values
-            _, acted, gradients = with_gradient(discrete_actor_loss, logits, smallest, alpha)
-            self._actor_parameters.zero_grad()
-            backward(logits, gradients)
+            logits, (values_after,) = self._pi.forward(batch.obs), self._q.evaluate(batch.obs)
+            smallest = values_after.min(dim=0).values
+            _, acted, gradients = self._actor_loss(logits, smallest, alpha)
+            self._pi.backward(gradients)
             self._actor_optimizer.step(learning_rate, 0.0)
             tempered = self.temperature.learn(-acted["train/entropy"], learning_rate)
             if self._updates % self.config.target_update_interval == 0:
-                polyak(self._target_parameters.data, self._critic_parameters.data, self.config.tau)
+                polyak(self._target_q.flat.data, self._q.flat.data, self.config.tau)
             rows.append(metrics | acted | tempered | {"train/ent_coef": alpha})
         return mean_metrics(rows) | {"train/learning_rate": learning_rate}
 
     @torch.no_grad()
     def _targets(self, batch: ReplayBatch, alpha: Tensor) -> Tensor:
         """Soft values of the successors, [B]."""
-        log_p = self._net.actor(batch.next_obs)[0].log_softmax(dim=-1)
-        values = torch.stack([critic(batch.next_obs).squeeze(-1) for critic in self._target]).min(dim=0).values
-        soft = (log_p.exp() * (values - alpha * log_p)).sum(dim=-1)
+        log_p = self._log_p(batch.next_obs)
+        (values,) = self._target_q.evaluate(batch.next_obs)
+        soft = (log_p.exp() * (values.min(dim=0).values - alpha * log_p)).sum(dim=-1)
         rewards = batch.rewards
         if batch.inside is not None:
-            log_p = self._net.actor(batch.inside.obs)[0].log_softmax(dim=-1)
+            log_p = self._log_p(batch.inside.obs)
             entropy = -(log_p.exp() * log_p).sum(dim=-1).view_as(batch.inside.discounts)
             rewards = rewards + alpha * (batch.inside.discounts * entropy).sum(dim=1)
         return q_target(rewards, batch.discounts, batch.terminated, soft)
+
+    def _log_p(self, obs: TensorTree) -> Tensor:
+        """log pi(. | s), [B, A]."""
+        return self._pi.evaluate(obs)[0].squeeze(-1).log_softmax(dim=-1)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""
@@ -136,7 +137,7 @@ class DiscreteSAC:
             "temperature": self.temperature.state_dict(),
             "actor_optimizer": self._actor_optimizer.state_dict(),
             "critic_optimizer": self._critic_optimizer.state_dict(),
-            "target": self._target_parameters.data.clone(),
+            "target": self._target_q.flat.data.clone(),
             "updates": self._updates,
         }
 
@@ -146,5 +147,5 @@ class DiscreteSAC:
         self.temperature.load_state_dict(state["temperature"])
         self._actor_optimizer.load_state_dict(state["actor_optimizer"])
         self._critic_optimizer.load_state_dict(state["critic_optimizer"])
-        self._target_parameters.data.copy_(state["target"])
+        self._target_q.flat.data.copy_(state["target"])
         self._updates = state["updates"]

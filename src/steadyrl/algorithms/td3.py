@@ -11,13 +11,12 @@ from torch import Tensor
 
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
-from steadyrl.algorithms.off_policy import BatchSource, frozen, target_network
+from steadyrl.algorithms.off_policy import BatchSource
 from steadyrl.configs import TD3Config, value_at
 from steadyrl.data.targets import polyak, q_target
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.actor_critics import ActorAndCritics
-from steadyrl.nn.flat import FlatParameters
-from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.gradient import Loss
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -51,11 +50,11 @@ class TD3:
         assert isinstance(policy.net, ActorAndCritics)
         self.config = config
         self.policy = policy
-        self._pi, self._q = policy.net.pi, policy.net.q
-        self._actor_parameters, self._critic_parameters = FlatParameters(self._pi), FlatParameters(self._q)
-        self._target_pi, self._target_actor_parameters = target_network(self._pi)
-        self._target_q, self._target_critic_parameters = target_network(self._q)
-        self._actor_optimizer, self._critic_optimizer = Adam(self._actor_parameters), Adam(self._critic_parameters)
+        self._pi, self._q = policy.parts["pi"], policy.parts["q"]
+        self._target_pi, self._target_q = self._pi.target(), self._q.target()
+        self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)
+        self._critic_loss = Loss(critic_loss, native=policy.native)
+        self._actor_loss = Loss(deterministic_actor_loss, native=policy.native)
         self._random = seeds.stream("algo", "actions")
         self._smoothing = seeds.stream("algo", "target noise")
         shape = (config.num_envs, policy.action_spec.size)
@@ -90,38 +89,35 @@ class TD3:
         for _ in range(gradient_steps):
             self._updates += 1
             batch = source.sample(self.config.batch_size)
-            outputs = (self._q(batch.obs, batch.actions),)
-            _, metrics, gradients = with_gradient(critic_loss, outputs, self._targets(batch), batch.weights)
-            self._critic_parameters.zero_grad()
-            backward(outputs, gradients)
+            outputs = self._q.forward(batch.obs, batch.actions)
+            _, metrics, gradients = self._critic_loss(outputs, self._targets(batch), batch.weights)
+            self._q.backward(gradients)
             self._critic_optimizer.step(learning_rate, 0.0)
             source.update_priorities(batch, metrics.pop("td"))
             if self._updates % self.config.policy_delay == 0:
                 metrics |= self._improve(batch, learning_rate)
-                polyak(self._target_actor_parameters.data, self._actor_parameters.data, self.config.tau)
-                polyak(self._target_critic_parameters.data, self._critic_parameters.data, self.config.tau)
+                polyak(self._target_pi.flat.data, self._pi.flat.data, self.config.tau)
+                polyak(self._target_q.flat.data, self._q.flat.data, self.config.tau)
             rows.append(metrics)
         return mean_metrics(rows) | {"train/learning_rate": learning_rate}
 
     def _improve(self, batch: ReplayBatch, learning_rate: float) -> dict[str, Tensor]:
-        """One step of the actor."""
-        with frozen(self._q):
-            outputs = (self._q(batch.obs, self._pi(batch.obs)[0]),)
-            _, metrics, gradients = with_gradient(deterministic_actor_loss, outputs)
-            self._actor_parameters.zero_grad()
-            backward(outputs, gradients)
+        """One step of the actor: the gradient goes through the critics to the actions, then to the actor."""
+        (actions,) = self._pi.forward(batch.obs)
+        _, metrics, gradients = self._actor_loss(self._q.forward(batch.obs, actions))
+        self._pi.backward((self._q.input_gradient(gradients),))
         self._actor_optimizer.step(learning_rate, 0.0)
         return metrics
 
     @torch.no_grad()
     def _targets(self, batch: ReplayBatch) -> Tensor:
         """[B]: smoothed target actions, the smallest target critic."""
-        actions = self._target_pi(batch.next_obs)[0]
+        (actions,) = self._target_pi.evaluate(batch.next_obs)
         if self.config.target_policy_noise > 0:
             noise = torch.from_numpy(self._smoothing.normal(tuple(actions.shape))).to(actions.device)
             actions = smooth(actions, noise, self.config.target_policy_noise, self.config.target_noise_clip)
-        values = self._target_q(batch.next_obs, actions).min(dim=0).values
-        return q_target(batch.rewards, batch.discounts, batch.terminated, values)
+        (values,) = self._target_q.evaluate(batch.next_obs, actions)
+        return q_target(batch.rewards, batch.discounts, batch.terminated, values.min(dim=0).values)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""
@@ -131,8 +127,8 @@ class TD3:
             "noise": self._noise.state_dict(),
             "actor_optimizer": self._actor_optimizer.state_dict(),
             "critic_optimizer": self._critic_optimizer.state_dict(),
-            "target_actor": self._target_actor_parameters.data.clone(),
-            "target_critic": self._target_critic_parameters.data.clone(),
+            "target_actor": self._target_pi.flat.data.clone(),
+            "target_critic": self._target_q.flat.data.clone(),
             "updates": self._updates,
         }
 
@@ -143,8 +139,8 @@ class TD3:
         self._noise.load_state_dict(state["noise"])
         self._actor_optimizer.load_state_dict(state["actor_optimizer"])
         self._critic_optimizer.load_state_dict(state["critic_optimizer"])
-        self._target_actor_parameters.data.copy_(state["target_actor"])
-        self._target_critic_parameters.data.copy_(state["target_critic"])
+        self._target_pi.flat.data.copy_(state["target_actor"])
+        self._target_q.flat.data.copy_(state["target_critic"])
         self._updates = state["updates"]
 
 

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from steadyrl.configs import SACConfig
 from steadyrl.nn.flat import FlatParameters
-from steadyrl.nn.gradient import backward, with_gradient
+from steadyrl.nn.gradient import Loss
 from steadyrl.nn.optim import Adam
+from steadyrl.nn.policy import Policy
 
 
 def temperature_loss(
@@ -28,16 +29,17 @@ class Temperature:
     Args:
         config: `ent_coef`, `target_entropy`.
         target_entropy: What `auto` means.
-        device: Of the parameter.
+        policy: Whose actions it weighs.
     """
 
-    def __init__(self, config: SACConfig, target_entropy: float, device: torch.device) -> None:
+    def __init__(self, config: SACConfig, target_entropy: float, policy: Policy) -> None:
         self.learnt = isinstance(config.ent_coef, str)
         self.target_entropy = target_entropy if isinstance(config.target_entropy, str) else config.target_entropy
-        self._fixed = torch.tensor(config.initial_ent_coef, device=device)
+        self._loss = Loss(temperature_loss, native=policy.native)
+        self._fixed = torch.tensor(config.initial_ent_coef, device=policy.device)
         if self.learnt:
-            self.log_alpha = nn.Parameter(torch.tensor([math.log(config.initial_ent_coef)], device=device))
-            self._flat = FlatParameters(nn.ParameterList([self.log_alpha]))
+            self.log_alpha = nn.Parameter(torch.tensor([math.log(config.initial_ent_coef)], device=policy.device))
+            self._flat = FlatParameters(nn.ParameterList([self.log_alpha]), native=policy.native)
             self._optimizer = Adam(self._flat)
 
     def value(self) -> Tensor:
@@ -49,9 +51,8 @@ class Temperature:
         if not self.learnt:
             return {}
         outputs = (self.log_alpha,)
-        _, metrics, gradients = with_gradient(temperature_loss, outputs, log_probs, self.target_entropy)
-        self._flat.zero_grad()
-        backward(outputs, gradients)
+        _, metrics, gradients = self._loss(outputs, log_probs, self.target_entropy)
+        self._flat.grad[0] = gradients[0][0]
         self._optimizer.step(learning_rate, 0.0)
         return metrics
 

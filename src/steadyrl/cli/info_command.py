@@ -56,6 +56,8 @@ def collect() -> dict[str, Any]:
     import psutil
     import torch
 
+    from steadyrl import kernels
+
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {
         "steadyrl": __version__,
@@ -73,7 +75,11 @@ def collect() -> dict[str, Any]:
         "gpus": gpus,
         "torch_threads": torch.get_num_threads(),
         "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
-        "native_kernels": {"available": False, "reason": "not built in this version"},
+        "native_kernels": {
+            "available": kernels.available(),
+            "isa": kernels.isa() if kernels.available() else None,
+            "reason": kernels.reason() or None,
+        },
         "extras": {extra: _installed(module) for extra, module in _EXTRAS.items()},
     }
 
@@ -90,10 +96,14 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{document['memory_bytes'] / 2**30:.1f} GiB"),
         ("GPU", ", ".join(document["gpus"]) or "none that torch can use"),
         ("torch threads", f"{document['torch_threads']} (OMP_NUM_THREADS {document['omp_num_threads'] or 'unset'})"),
-        ("native kernels", f"no ({document['native_kernels']['reason']})"),
+        ("native kernels", _kernels(document["native_kernels"])),
         ("extras", ", ".join(name for name, there in document["extras"].items() if there) or "none"),
         *([("to add", " ".join(f"pip install 'steadyrl[{name}]'" for name in missing))] if missing else []),
     ]
+
+
+def _kernels(found: dict[str, Any]) -> str:
+    return f"yes ({found['isa']})" if found["available"] else f"no ({found['reason']})"
 
 
 def _version(name: str) -> str | None:

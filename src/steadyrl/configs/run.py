@@ -32,8 +32,10 @@ class RunSettings:
     """How environments are stepped; auto is sync."""
     device: str = "auto"
     """Where networks run: auto, cpu, cuda or cuda:1; auto is the CPU for small networks."""
-    threads: int = 1
-    """Threads of torch; part of what decides the bits of a run."""
+    threads: int | None = None
+    """Threads of the networks; None is 1 for PyTorch, whose bits depend on it, and every core for native kernels."""
+    kernels: Literal["auto", "native", "torch"] = "auto"
+    """What runs networks and losses on the CPU: native kernels, or PyTorch; auto is native where they are built."""
     eval_freq: int | None = None
     """Environment steps between two evaluations; None is a tenth of the run, 0 is never."""
     eval_episodes: int = 10
@@ -53,13 +55,15 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         not_negative_whole(self, "seed", "eval_seed")
-        at_least_one(self, "threads", "eval_episodes")
+        at_least_one(self, "eval_episodes")
+        if self.threads is not None:
+            at_least_one(self, "threads")
+            at_most(self, MAX_THREADS, "threads")
         for optional in ("env_seed", "algo_seed", "eval_freq", "checkpoint_freq"):
             if getattr(self, optional) is not None:
                 not_negative_whole(self, optional)
         if self.max_episode_steps is not None:
             at_least_one(self, "max_episode_steps")
-        at_most(self, MAX_THREADS, "threads")
         at_most(self, MAX_EPISODES, "eval_episodes")
         if self.device.partition(":")[0] == "meta":
             raise UserError(

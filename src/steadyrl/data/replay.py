@@ -114,7 +114,7 @@ class Replay:
         for name, part in parts.items():
             if part.shape != self._arrays[name].shape[1:]:
                 raise ValueError(f"{name} has shape {part.shape}, not {self._arrays[name].shape[1:]}")
-        self._count += int(valid.sum()) - int(self._arrays["valid"][row].sum())
+        self._count += int(np.count_nonzero(valid)) - int(np.count_nonzero(self._arrays["valid"][row]))
         for name, part in parts.items():
             self._arrays[name][row] = part
         self._written += 1
@@ -186,7 +186,7 @@ class Replay:
 
     def _eligible(self, index: Int64) -> Bools:
         """Which of these stored transitions may be sampled, [B]."""
-        return np.asarray(self._flat["valid"][index % self.capacity])
+        return self._flat["valid"].take(index % self.capacity)
 
     def _draw(self, batch_size: int, stream: Stream) -> Int64:
         """Numbers of transitions, by rejection: nearly every row counts."""
@@ -194,7 +194,7 @@ class Replay:
         if self._count == 0:
             raise self._nothing_there()
         index = stream.integers(oldest, end, (batch_size,))
-        wrong = np.flatnonzero(~self._eligible(index))
+        (wrong,) = (~self._eligible(index)).nonzero()
         for _ in range(_REDRAWS):
             if len(wrong) == 0:
                 return index

@@ -105,7 +105,7 @@ class VectorAdapter:
         terminated = flags_of(ended, "terminated", self.num_envs, self.spec.id)
         truncated = flags_of(cut, "truncated", self.num_envs, self.spec.id)
         valid = self.live
-        if self.mode is AutoresetMode.NEXT_STEP and not valid.all():
+        if self.mode is AutoresetMode.NEXT_STEP and np.count_nonzero(valid) < self.num_envs:
             rewards[~valid] = 0.0
             terminated &= valid
             truncated &= valid
@@ -117,7 +117,7 @@ class VectorAdapter:
         if not self._first_steps.over or NOTE in infos:
             self._look(obs, infos)
         done = terminated | truncated
-        rows = np.flatnonzero(done)
+        (rows,) = done.nonzero()
         if not len(rows):
             if self.mode is AutoresetMode.NEXT_STEP:
                 self.live = ~done

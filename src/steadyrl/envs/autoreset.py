@@ -86,8 +86,8 @@ def final_observations(infos: dict[str, Any], rows: npt.NDArray[np.intp], num_en
             return _row(told, num_envs)[rows]
         each = _told_each(told, rows, num_envs)
         if isinstance(space, gym.spaces.Dict):
-            return {key: np.stack([obs[key] for obs in each]) for key in space.spaces}
-        return np.stack(each)
+            return {key: np.array([obs[key] for obs in each]) for key in space.spaces}
+        return np.array(each)
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise UserError(
             f"infos['final_obs'] of the vector environment is {shown(told)}, from which the last observation of "

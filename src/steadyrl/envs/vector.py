@@ -7,14 +7,16 @@ from typing import Any, Literal, get_args
 
 import gymnasium as gym
 from gymnasium.envs.registration import registry
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
 from steadyrl.envs.outputs import insist_on_vector
+from steadyrl.envs.serial import SerialVectorEnv
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import EnvSpec
 from steadyrl.envs.worker import WorkerVectorEnv
+from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import SteadyRLError, UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
 
@@ -68,7 +70,7 @@ def make_vec(
 
 
 def _sync(factory: EnvFactory, num_envs: int) -> VectorAdapter:
-    made: list[gym.Env[Any, Any]] = []
+    made: list[Canonical] = []
     try:
         for i in range(num_envs):
             made.append(factory(index=i))
@@ -81,15 +83,12 @@ def _sync(factory: EnvFactory, num_envs: int) -> VectorAdapter:
                 remedy="Let the function make a new environment each time it is called.",
                 code="env-instance",
             )
-        vector: SyncVectorEnv[Any, Any] = SyncVectorEnv(
-            [_handing(env) for env in made], copy=False, autoreset_mode=AutoresetMode.SAME_STEP
-        )
     except BaseException:
         if not factory.is_instance:
             for env in made:
                 env.close()
         raise
-    return VectorAdapter(vector, _spec(factory, made[0], "sync"), seeds_each=True)
+    return VectorAdapter(SerialVectorEnv(made), _spec(factory, made[0], "sync"), seeds_each=True)
 
 
 def _async(factory: EnvFactory, num_envs: int) -> VectorAdapter:
@@ -166,10 +165,6 @@ def _adapted(
         limit = time_limit(base.envs[0])
     spec = EnvSpec(name, env.single_observation_space, env.single_action_space, limit, backend)
     return VectorAdapter(env, spec, seeds_each=seeds_each)
-
-
-def _handing(env: gym.Env[Any, Any]) -> Any:
-    return lambda: env
 
 
 def _spec(factory: EnvFactory, env: gym.Env[Any, Any], backend: str) -> EnvSpec:

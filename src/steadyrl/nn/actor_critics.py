@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.networks import Obs
-from steadyrl.nn.q_networks import ContinuousCritics, DeterministicActor, GaussianActor, QNetwork, SDEActor
+from steadyrl.nn.part import Part
+from steadyrl.nn.q_networks import (
+    ContinuousCritics,
+    DeterministicActor,
+    DiscreteCritics,
+    GaussianActor,
+    QNetwork,
+    SDEActor,
+)
 from steadyrl.seeding import Stream
 
 
@@ -33,6 +40,10 @@ class ActorAndCritics(nn.Module):
         self.pi.initialise(stream)
         self.q.initialise(stream)
 
+    def parts(self) -> dict[str, Part]:
+        """What is trained by a loss of its own."""
+        return {"pi": self.pi, "q": self.q}
+
     def actor(self, obs: Obs) -> Params:
         """Parameters of the action distribution."""
         params: Params = self.pi(obs)
@@ -48,25 +59,26 @@ class ActorAndCritics(nn.Module):
 class DiscreteActorAndCritics(nn.Module):
     """Actor `pi` and critics `q` of discrete actions, each with one number for every action."""
 
-    def __init__(self, pi: QNetwork, q: nn.ModuleList) -> None:
+    def __init__(self, pi: QNetwork, q: DiscreteCritics) -> None:
         super().__init__()
         self.pi = pi
         self.q = q
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight from the stream."""
-        for module in (self.pi, *self.q):
-            module.initialise(stream)
+        self.pi.initialise(stream)
+        self.q.initialise(stream)
+
+    def parts(self) -> dict[str, Part]:
+        """What is trained by a loss of its own."""
+        return {"pi": self.pi, "q": self.q}
 
     def actor(self, obs: Obs) -> Params:
         """Logits ([B, A],)."""
         return (self.pi(obs).squeeze(-1),)
 
-    def values(self, obs: Obs) -> Tensor:
-        """Q_i(s, .) of every critic, [n, B, A]."""
-        return torch.stack([critic(obs).squeeze(-1) for critic in self.q])
-
     def critic(self, obs: Obs) -> Tensor:
         """Expected min_i Q_i(s, a) under the policy, [B]."""
         weights = self.actor(obs)[0].softmax(dim=-1)
-        return (weights * self.values(obs).min(dim=0).values).sum(dim=-1)
+        smallest: Tensor = self.q(obs).min(dim=0).values
+        return (weights * smallest).sum(dim=-1)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from steadyrl.nn.actor_critics import ActorAndCritics, DiscreteActorAndCritics
 from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.deterministic import Deterministic, Greedy
 from steadyrl.nn.distributions import Distribution, make_distribution
 from steadyrl.nn.networks import ActorCritic, policy_latent_dim
-from steadyrl.nn.q_networks import ContinuousCritics, DeterministicActor, DiscreteQ, GaussianActor, QNetwork, SDEActor
+from steadyrl.nn.q_networks import (
+    ContinuousCritics,
+    DeterministicActor,
+    DiscreteCritics,
+    DiscreteQ,
+    GaussianActor,
+    QNetwork,
+    SDEActor,
+)
 from steadyrl.spaces import ActionSpec, ObsSpec
 
 Net = ActorCritic | DiscreteQ | ActorAndCritics | DiscreteActorAndCritics
@@ -74,7 +82,7 @@ def _support(made: Architecture) -> Tensor | None:
 
 def _discrete_sac(obs_spec: ObsSpec, action_spec: ActionSpec, made: Architecture) -> Net:
     pi = QNetwork(obs_spec, action_spec.nvec[0], made.net_arch["pi"], made.activation_fn)
-    critics = nn.ModuleList(_q_network(obs_spec, action_spec, made) for _ in range(made.n_critics))
+    critics = DiscreteCritics(_q_network(obs_spec, action_spec, made) for _ in range(made.n_critics))
     return DiscreteActorAndCritics(pi, critics)
 
 

@@ -1,12 +1,14 @@
-"""A loss and its gradient as one function of a network's outputs, which a kernel or a traced program may replace."""
+"""A loss and its gradient as one function of a network's outputs: by autograd, or on the kernels' register machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
+
+from steadyrl import kernels
 
 Outputs = tuple[Tensor, ...]
 Metrics = dict[str, Tensor]
@@ -24,19 +26,64 @@ def with_gradient(
     The loss sees the outputs cut off from the network, so nothing else can receive a gradient.
 
     Returns:
-        The loss, its metrics, both detached, and one gradient for each output: zeros where the output needs none (phi
-        of gSDE) or the loss does not use it.
+        The loss, its metrics, both detached, and one gradient for each output: zeros where the loss does not use it.
     """
     with torch.enable_grad():
-        leaves = tuple(output.detach().requires_grad_(output.requires_grad) for output in outputs)
+        leaves = tuple(output.detach().requires_grad_() for output in outputs)
         value, metrics = loss(leaves, *args, **kwargs)
-        wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        found = iter(torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True))
-    grads = tuple(next(found) if leaf.requires_grad else torch.zeros_like(leaf) for leaf in leaves)
-    return value.detach(), {name: metric.detach() for name, metric in metrics.items()}, grads
+        gradients = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+    return value.detach(), {name: metric.detach() for name, metric in metrics.items()}, gradients
 
 
-def backward(outputs: Outputs, grads: Outputs) -> None:
-    """Accumulate the parameters' gradients from those of the outputs."""
-    pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=True) if output.requires_grad]
-    torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
+class Loss:
+    """A loss whose call is `with_gradient`: traced onto the kernels where they can run it, by autograd elsewhere.
+
+    Args:
+        loss: Pure: `loss(outputs, *args)`; what never changes is bound to it (`functools.partial`).
+        native: Whether kernels may run it.
+    """
+
+    def __init__(self, loss: Callable[..., tuple[Tensor, Metrics]], *, native: bool) -> None:
+        self._loss = loss
+        self._traced = _traced(loss, native, gradient=True)
+
+    def __call__(self, outputs: Outputs, *args: Any, **kwargs: Any) -> tuple[Tensor, Metrics, Outputs]:
+        """As `with_gradient`; the gradients are valid until the next call."""
+        if self._traced is not None:
+            try:
+                found: tuple[Tensor, Metrics, Outputs] = self._traced(outputs, *args, **kwargs)
+                return found
+            except kernels.CannotTrace as reason:
+                kernels.note(f"a loss: {reason}")
+        return with_gradient(self._loss, outputs, *args, **kwargs)
+
+
+class Function:
+    """A pure function of tensors without gradient, on the kernels where they can run it.
+
+    Args:
+        function: Gives a tensor or a tuple of them; what never changes is bound to it.
+        native: Whether kernels may run it.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, native: bool) -> None:
+        self._function = function
+        self._traced = _traced(function, native, gradient=False)
+
+    def __call__(self, *args: Any) -> Any:
+        """What the function gives."""
+        if self._traced is not None:
+            try:
+                return self._traced(*args)
+            except kernels.CannotTrace as reason:
+                kernels.note(f"a function: {reason}")
+        with torch.no_grad():
+            return self._function(*args)
+
+
+def _traced(function: Callable[..., Any], native: bool, *, gradient: bool) -> Callable[..., Any] | None:
+    if not (native and kernels.available()):
+        return None
+    from steadyrl.kernels.program import TracedFunction, TracedLoss
+
+    return TracedLoss(function) if gradient else TracedFunction(function)

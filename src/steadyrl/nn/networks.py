@@ -12,6 +12,7 @@ from steadyrl.errors import UserError, nearest
 from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.heads import make_head
 from steadyrl.nn.init import BlankLinear, init_default, init_orthogonal, linear_layers
+from steadyrl.nn.part import Part
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, Leaf, ObsSpec
 
@@ -114,7 +115,7 @@ def policy_latent_dim(obs_spec: ObsSpec, net_arch: NetArch) -> int:
     return pi[-1] if pi else feature_dim(obs_spec)
 
 
-class ActorCritic(nn.Module):
+class ActorCritic(Part):
     """Policy and value network with separate trunks on one encoder, as in Stable-Baselines3.
 
     Weights are zero until `initialise`.
@@ -165,6 +166,10 @@ class ActorCritic(nn.Module):
         init_orthogonal(linear_layers(self.value_trunk), _HIDDEN_GAIN, stream)
         init_orthogonal([self.value_head], _VALUE_GAIN, stream)
 
+    def parts(self) -> dict[str, Part]:
+        """What is trained by a loss of its own: the whole."""
+        return {"net": self}
+
     def forward(self, obs: Obs) -> tuple[Params, Tensor]:
         """Parameters of the action distribution and values [B]."""
         features = self.encoder(obs)
@@ -179,9 +184,11 @@ class ActorCritic(nn.Module):
         return self._values(self.encoder(obs))
 
     def _params(self, features: Tensor) -> Params:
-        params: Params = self.policy_head(self.policy_trunk(features))
+        params: Params = self.kernel.params(features) if self.looks else self.policy_head(self.policy_trunk(features))
         return params
 
     def _values(self, features: Tensor) -> Tensor:
-        values: Tensor = self.value_head(self.value_trunk(features))
-        return values.squeeze(-1)
+        values: Tensor = (
+            self.kernel.values(features) if self.looks else self.value_head(self.value_trunk(features)).squeeze(-1)
+        )
+        return values

@@ -40,10 +40,10 @@ class RunningMeanStd:
         if n == 0:
             return
         rows = batch.astype(np.float64)
-        batch_mean = rows.mean(axis=0)
+        batch_mean = np.add.reduce(rows) / n  # what `mean` computes, without its own cost on few rows
         delta = batch_mean - self.mean
         total = self.count + n
-        self._m2 = self._m2 + np.square(rows - batch_mean).sum(axis=0) + np.square(delta) * (self.count * n / total)
+        self._m2 = self._m2 + np.add.reduce(np.square(rows - batch_mean)) + np.square(delta) * (self.count * n / total)
         self.mean = self.mean + delta * (n / total)
         self.count = total
 
@@ -108,7 +108,7 @@ class ObsNormalizer:
         if statistic is None:
             return array
         scaled = (array - statistic.mean) / np.sqrt(statistic.var + self.eps)
-        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        return scaled.clip(-self.clip, self.clip).astype(np.float32)
 
     def state_dict(self) -> State:
         """Float64 arrays named `mean/PATH`, `m2/PATH`, `count/PATH`."""
@@ -158,7 +158,7 @@ class RewardNormalizer:
         """Take in one step, [N] each, and return its normalised rewards [N]; 0 where not valid."""
         self._returns = np.where(valid, self._returns * self.gamma + rewards, self._returns)
         self._statistic.update(self._returns[valid])
-        scaled = np.clip(rewards / self.std, -self.clip, self.clip)
+        scaled = (rewards / self.std).clip(-self.clip, self.clip)
         self._returns[done] = 0.0
         return np.where(valid, scaled, 0.0).astype(np.float32)
 

@@ -40,15 +40,19 @@ def clip_grad_norm(grad: Tensor, max_grad_norm: float) -> Tensor:
         NonFiniteError: a gradient is not finite; nothing was changed.
     """
     norm: Tensor = torch.linalg.vector_norm(grad)
-    if not math.isfinite(norm.item()):
+    _insist_on_finite(norm.item())
+    if max_grad_norm > 0:
+        grad.mul_((max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+    return norm
+
+
+def _insist_on_finite(norm: float) -> None:
+    if not math.isfinite(norm):
         raise NonFiniteError(
             "The gradient is not finite, so the parameters were left as they were before this update.",
             remedy="Look for rewards or observations of huge magnitude, set normalize_obs, or lower learning_rate.",
             code="non-finite-gradient",
         )
-    if max_grad_norm > 0:
-        grad.mul_((max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
-    return norm
 
 
 class Adam:
@@ -73,9 +77,18 @@ class Adam:
     def step(self, lr: float, max_grad_norm: float) -> Tensor:
         """See `Optimizer.step`."""
         grad = self._flat.grad
+        beta1, beta2 = self._betas
+        if self._flat.native:
+            from steadyrl.kernels import _native
+
+            moments = (self._mean, self._square)
+            step = self._steps + 1
+            found = _native.adam(self._flat.data, grad, *moments, step, lr, max_grad_norm, beta1, beta2, self._eps)
+            _insist_on_finite(found)
+            self._steps = step
+            return torch.tensor(found)
         norm = clip_grad_norm(grad, max_grad_norm)
         self._steps += 1
-        beta1, beta2 = self._betas
         self._mean.lerp_(grad, 1 - beta1)
         self._square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         correction1, correction2 = 1 - beta1**self._steps, 1 - beta2**self._steps
@@ -117,6 +130,12 @@ class RMSprop:
     def step(self, lr: float, max_grad_norm: float) -> Tensor:
         """See `Optimizer.step`."""
         grad = self._flat.grad
+        if self._flat.native:
+            from steadyrl.kernels import _native
+
+            found = _native.rmsprop(self._flat.data, grad, self._square, lr, max_grad_norm, self._alpha, self._eps)
+            _insist_on_finite(found)
+            return torch.tensor(found)
         norm = clip_grad_norm(grad, max_grad_norm)
         self._square.mul_(self._alpha).addcmul_(grad, grad, value=1 - self._alpha)
         torch.add(self._square, self._eps, out=self._root)

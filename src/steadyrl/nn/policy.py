@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,24 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from steadyrl import kernels
 from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.build import build
+from steadyrl.nn.distributions import Distribution, Params
+from steadyrl.nn.gradient import Function
 from steadyrl.nn.networks import ActorCritic
 from steadyrl.nn.normalizer import ObsNormalizer
+from steadyrl.nn.trainable import Trainable
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
 
 _DESCRIPTION = {"obs", "action", "architecture", "normalize_obs", "value_scale"}
+
+
+def _sample(params: Params, noise: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor]:
+    """Actions in stored form and their log-probabilities."""
+    actions = distribution.sample(params, noise)
+    return actions, distribution.log_prob(params, actions)
 
 
 class Policy:
@@ -31,6 +42,7 @@ class Policy:
         architecture: What makes the network.
         normalizer: Statistics of the observations, or None where they are used as they are.
         device: Where the network is.
+        native: Kernels run what they know of the network; else PyTorch runs all of it.
     """
 
     def __init__(
@@ -40,6 +52,8 @@ class Policy:
         architecture: Architecture,
         normalizer: ObsNormalizer | None,
         device: torch.device,
+        *,
+        native: bool = False,
     ) -> None:
         self.obs_spec = obs_spec
         self.action_spec = action_spec
@@ -48,6 +62,9 @@ class Policy:
         self.device = device
         net, self.distribution = build(obs_spec, action_spec, architecture)
         self.net = net.to(device)
+        self.native = native and device.type == "cpu" and kernels.available()
+        self.parts = {name: Trainable(part, native=self.native) for name, part in self.net.parts().items()}
+        self._sample = Function(partial(_sample, distribution=self.distribution), native=self.native)
         self.value_scale = 1.0  # rewards were divided by this in training
 
     def initialise(self, stream: Stream, *, ortho: bool = False) -> None:
@@ -73,9 +90,8 @@ class Policy:
             On the CPU: actions in the stored form [N, ...], their log-probabilities [N], values [N].
         """
         assert isinstance(self.net, ActorCritic)
-        params, values = self.net(self.tensors(obs))
-        actions = self.distribution.sample(params, torch.from_numpy(noise).to(self.device))
-        log_probs = self.distribution.log_prob(params, actions)
+        *params, values = self.parts["net"].evaluate(self.tensors(obs))
+        actions, log_probs = self._sample(tuple(params), torch.from_numpy(noise).to(self.device))
         return actions.cpu(), log_probs.cpu(), values.cpu()
 
     @torch.no_grad()
@@ -147,13 +163,16 @@ class Policy:
         }
 
     @classmethod
-    def from_description(cls, data: dict[str, Any], device: torch.device, *, parameters: int | None = None) -> Policy:
+    def from_description(
+        cls, data: dict[str, Any], device: torch.device, *, parameters: int | None = None, native: bool = False
+    ) -> Policy:
         """The inverse of `describe`.
 
         Args:
             data: JSON values that `describe` gave.
             device: Where the network will be.
             parameters: How many weights there are to fill it with; where given, no other network is made.
+            native: Kernels run what they know of it.
 
         Raises:
             ValueError, TypeError, KeyError: this is no description, or it is of a network of another size.
@@ -169,6 +188,6 @@ class Policy:
         if parameters not in (None, wanted):
             raise ValueError(f"the network has {wanted} weights, but there are {parameters}")
         normalizer = ObsNormalizer(obs_spec) if data["normalize_obs"] else None
-        policy = cls(obs_spec, action_spec, architecture, normalizer, device)
+        policy = cls(obs_spec, action_spec, architecture, normalizer, device, native=native)
         policy.value_scale = scale
         return policy

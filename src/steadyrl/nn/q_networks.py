@@ -10,17 +10,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from steadyrl.nn.distributions import LOG_STD_MAX, LOG_STD_MIN, Params
+from steadyrl.nn.distributions import Params
 from steadyrl.nn.heads import SDEHead
 from steadyrl.nn.init import BlankLinear, init_default, linear_layers
 from steadyrl.nn.networks import ACTIVATIONS, Encoder, Obs, mlp
+from steadyrl.nn.part import Part
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ObsSpec
 
 MEAN_BOUND = 2.0  # of gSDE's mean before tanh
 
 
-class QNetwork(nn.Module):
+class QNetwork(Part):
     """Q(s, .) of every discrete action, each as `outputs` numbers (1, or the atoms of a return distribution).
 
     Args:
@@ -48,7 +49,7 @@ class QNetwork(nn.Module):
         width = hidden[-1] if hidden else self.encoder.features
         self.advantage_head = BlankLinear(width, n_actions * outputs)
         self.value_head = BlankLinear(width, outputs) if dueling else None
-        self._shape = (n_actions, outputs)
+        self.shape = (n_actions, outputs)
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""
@@ -56,8 +57,11 @@ class QNetwork(nn.Module):
 
     def forward(self, obs: Obs) -> Tensor:
         """[B, A, K]."""
+        if self.looks:
+            looked: Tensor = self.kernel.look(obs)
+            return looked
         hidden = self.trunk(self.encoder(obs))
-        advantages: Tensor = self.advantage_head(hidden).unflatten(-1, self._shape)
+        advantages: Tensor = self.advantage_head(hidden).unflatten(-1, self.shape)
         if self.value_head is None:
             return advantages
         values: Tensor = self.value_head(hidden).unsqueeze(1)
@@ -83,6 +87,10 @@ class DiscreteQ(nn.Module):
         """Fill every weight from the stream."""
         self.q.initialise(stream)
 
+    def parts(self) -> dict[str, Part]:
+        """What is trained by a loss of its own."""
+        return {"q": self.q}
+
     def forward(self, obs: Obs) -> Tensor:
         """What the loss takes: [B, A, K]."""
         outputs: Tensor = self.q(obs)
@@ -104,7 +112,7 @@ class DiscreteQ(nn.Module):
         return self.means(self(obs)).max(dim=-1).values
 
 
-class ContinuousCritics(nn.Module):
+class ContinuousCritics(Part):
     """n different critics Q_i(s, a) of continuous actions in [-1, 1] space."""
 
     def __init__(
@@ -125,11 +133,29 @@ class ContinuousCritics(nn.Module):
 
     def forward(self, obs: Obs, actions: Tensor) -> Tensor:
         """[n, B] for actions [B, D]."""
+        if self.looks:
+            looked: Tensor = self.kernel.look(obs, actions)
+            return looked
         inputs = torch.cat([self.encoder(obs), actions], dim=-1)
         return torch.stack([critic(inputs).squeeze(-1) for critic in self.critics])
 
 
-class DeterministicActor(nn.Module):
+class DiscreteCritics(Part, nn.ModuleList):
+    """n different critics Q_i(s, .) of discrete actions."""
+
+    def initialise(self, stream: Stream) -> None:
+        """Fill every weight as torch's `nn.Linear` does, from the stream."""
+        init_default(linear_layers(self), stream)
+
+    def forward(self, obs: Obs) -> Tensor:
+        """[n, B, A]."""
+        if self.looks:
+            looked: Tensor = self.kernel.look(obs)
+            return looked
+        return torch.stack([critic(obs).squeeze(-1) for critic in self])
+
+
+class DeterministicActor(Part):
     """mu(s) in [-1, 1], through tanh."""
 
     def __init__(self, obs_spec: ObsSpec, action_size: int, hidden: Sequence[int], activation_fn: str) -> None:
@@ -144,10 +170,13 @@ class DeterministicActor(nn.Module):
 
     def forward(self, obs: Obs) -> Params:
         """Actions ([B, D],)."""
+        if self.looks:
+            looked: Params = self.kernel.look(obs)
+            return looked
         return (torch.tanh(self.head(self.trunk(self.encoder(obs)))),)
 
 
-class SDEActor(nn.Module):
+class SDEActor(Part):
     """Mean, features and log standard deviations of state-dependent exploration (arXiv:2005.05719).
 
     The mean is clipped, as in Stable-Baselines3's SAC: beyond it tanh is flat, and nothing would bring it back.
@@ -177,8 +206,8 @@ class SDEActor(nn.Module):
         return mean.clamp(-MEAN_BOUND, MEAN_BOUND), phi, log_std
 
 
-class GaussianActor(nn.Module):
-    """Mean and log standard deviation of a Gaussian, both from the observation; the latter bounded."""
+class GaussianActor(Part):
+    """Mean and log standard deviation of a Gaussian, both from the observation; `Squashed` bounds the latter."""
 
     def __init__(self, obs_spec: ObsSpec, action_size: int, hidden: Sequence[int], activation_fn: str) -> None:
         super().__init__()
@@ -194,5 +223,8 @@ class GaussianActor(nn.Module):
 
     def forward(self, obs: Obs) -> Params:
         """Means and log standard deviations, ([B, D], [B, D])."""
+        if self.looks:
+            looked: Params = self.kernel.look(obs)
+            return looked
         hidden = self.trunk(self.encoder(obs))
-        return self.mean(hidden), self.log_std(hidden).clamp(LOG_STD_MIN, LOG_STD_MAX)
+        return self.mean(hidden), self.log_std(hidden)

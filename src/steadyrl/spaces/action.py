@@ -130,16 +130,21 @@ class ActionSpec:
         """
         n = actions.shape[0]
         if self.kind != "continuous":
-            counted = actions.reshape(n, -1) + np.array(self.start)
-            return np.asarray(counted.astype(self.dtype).reshape(n, *self.shape))
+            counted = actions.reshape(n, *self.shape) + self._lowest
+            return np.asarray(counted.astype(self.dtype))
         low, high, bounded, least, most = self._map
         flat = actions.reshape(n, -1).astype(np.float64)
-        share = (np.clip(flat, -1.0, 1.0) + 1.0) * 0.5
+        share = (flat.clip(-1.0, 1.0) + 1.0) * 0.5
         mapped = low * (1.0 - share) + high * share
-        flat = np.clip(np.where(bounded, mapped, flat), least, most)
+        flat = np.where(bounded, mapped, flat).clip(least, most)
         if np.dtype(self.dtype).kind in "biu":
             flat = np.rint(flat)
         return np.asarray(flat.astype(self.dtype).reshape(n, *self.shape))
+
+    @cached_property
+    def _lowest(self) -> npt.NDArray[np.int64]:
+        """`start` in the shape of one action."""
+        return np.array(self.start, dtype=np.int64).reshape(self.shape)
 
     @cached_property
     def _map(self) -> _Map:

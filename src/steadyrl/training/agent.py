@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -31,7 +31,7 @@ from steadyrl.training.plan import make_folder
 from steadyrl.training.policies import new_policy, require_same_spaces
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
 from steadyrl.training.signals import release
-from steadyrl.training.threads import torch_threads
+from steadyrl.training.threads import computing_threads
 
 
 class Agent:
@@ -100,8 +100,7 @@ class Agent:
             )
             self.config = setup.resolved.config
             if bundle is None:
-                with torch_threads(settings.threads):
-                    self.policy = new_policy(setup, self.seeds)
+                self.policy = new_policy(setup, self.seeds)
         self._predict_stream = self.seeds.stream("algo", "predict")
 
     @property
@@ -115,7 +114,7 @@ class Agent:
             setup = self.require_setup()
             venv = make_vec(setup.source, self.config.num_envs, vec=setup.settings.vec)
             try:
-                with torch_threads(self.threads):
+                with self.computing():
                     start = int(self.about.get("num_timesteps", 0))
                     self._loop = make_loop(setup, self.policy, self.seeds, venv, start)
             except BaseException:
@@ -128,10 +127,10 @@ class Agent:
         """Environment steps trained on so far."""
         return self._loop.counters.timesteps if self._loop else int(self.about.get("num_timesteps", 0))
 
-    @property
-    def threads(self) -> int:
-        """Torch's threads for this agent."""
-        return self.setup.settings.threads if self.setup else 1
+    def computing(self) -> AbstractContextManager[None]:
+        """Inside, this agent's networks compute with its number of threads."""
+        threads = self.setup.settings.threads if self.setup else None
+        return computing_threads(threads, native=self.policy.native)
 
     @property
     def env_factory(self) -> EnvFactory | None:
@@ -248,14 +247,14 @@ class Agent:
                 code="unsupported",
             )
         single, tree = self._stored(obs)
-        with torch_threads(self.threads):
+        with self.computing():
             actions = self.policy.predict(tree, None if deterministic else self._predict_stream)
         return (actions[0] if single else actions), state
 
     def value(self, obs: Any) -> npt.NDArray[np.float32]:
         """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards."""
         single, tree = self._stored(obs)
-        with torch_threads(self.threads):
+        with self.computing():
             values = self.policy.values(self.policy.normalise(tree)).numpy() * np.float32(self.policy.value_scale)
         return np.asarray(values[0] if single else values)
 

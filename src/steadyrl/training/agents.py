@@ -17,9 +17,8 @@ from steadyrl.training.arguments import path_of
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.evaluator import Evaluator
 from steadyrl.training.learning import eval_source
-from steadyrl.training.policies import require_same_spaces, resolve_device
+from steadyrl.training.policies import require_same_spaces, resolve_device, with_kernels
 from steadyrl.training.setup import EnvLike, prepare_again
-from steadyrl.training.threads import torch_threads
 
 
 class _Loads(Agent):
@@ -96,7 +95,7 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
     if file.suffix != SUFFIX and (file.is_dir() or not os.path.exists(file)):
         file = file.with_name(file.name + SUFFIX)
     device = resolve_device(options.get("device") or "auto")
-    bundle = read_bundle(file, device)
+    bundle = read_bundle(file, device, native=with_kernels(options.get("kernels") or "auto"))
     algo = bundle.about.get("algo")
     if algo not in AGENTS:
         raise UserError(
@@ -106,7 +105,7 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
         )
     config = from_json(algo, bundle.about["config"])
     setup = None
-    if env is None and (without_effect := sorted(set(options) - {"device"})):
+    if env is None and (without_effect := sorted(set(options) - {"device", "kernels"})):
         raise UserError(
             f"{', '.join(without_effect)} given without an environment would have no effect.",
             remedy="Pass env= as well, or leave it out.",
@@ -159,7 +158,7 @@ def evaluate(
         )
     evaluator = Evaluator(source, episode_seeds)
     try:
-        with torch_threads(agent.threads):
+        with agent.computing():
             return evaluator(agent.policy, None if deterministic else seeds.stream("eval", "actions"))
     finally:
         evaluator.close()

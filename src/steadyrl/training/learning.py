@@ -28,7 +28,6 @@ from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.session import Every, Extras, Session
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
-from steadyrl.training.threads import torch_threads
 from steadyrl.training.video import record_episode, require_av
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class Learning:
         """Train; writes the run folder where there is one."""
         agent, setup = self._agent, self._setup
         with ExitStack() as stack:
-            stack.enter_context(torch_threads(setup.settings.threads))
+            stack.enter_context(agent.computing())
             if folder is not None:
                 writer = RunWriter(folder.path)
                 stack.callback(writer.close)

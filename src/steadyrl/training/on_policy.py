@@ -45,7 +45,7 @@ class OnPolicyLoop:
             self._stepper.episodes,
             self._stepper.phases,
         )
-        self.rollout = Rollout(config.n_steps, venv.num_envs, policy.obs_spec, policy.action_spec)
+        self.rollout = Rollout(config.n_steps, venv.num_envs, policy.obs_spec, policy.action_spec, native=policy.native)
         self.rewards = RewardNormalizer(venv.num_envs, gamma=config.gamma) if config.normalize_reward else _as_float32
         self._rollout_start = 0
 
@@ -94,7 +94,7 @@ class OnPolicyLoop:
     def _bootstrap(self, step: Step, valid: npt.NDArray[np.bool_]) -> None:
         """Values of the true final observations where an episode was cut, not ended."""
         rows = step.truncated & ~step.terminated & valid
-        if rows.any():
+        if np.count_nonzero(rows):
             final_obs = {path: leaf[rows] for path, leaf in step.final_obs.items()}
             self.rollout.set_final_values(rows, self.policy.values(self.policy.normalise(final_obs)))
 

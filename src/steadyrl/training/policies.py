@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from steadyrl import kernels
 from steadyrl.configs import OnPolicyConfig
 from steadyrl.errors import UserError
 from steadyrl.nn.normalizer import ObsNormalizer
@@ -21,9 +22,26 @@ def new_policy(setup: Setup, seeds: Seeds) -> Policy:
     config = setup.resolved.config
     normalizer = ObsNormalizer(setup.obs_spec) if config.normalize_obs else None
     device = resolve_device(setup.settings.device)
-    policy = Policy(setup.obs_spec, setup.action_spec, architecture_of(config), normalizer, device)
+    architecture = architecture_of(config)
+    native = with_kernels(setup.settings.kernels)
+    policy = Policy(setup.obs_spec, setup.action_spec, architecture, normalizer, device, native=native)
     policy.initialise(seeds.stream("algo", "weights"), ortho=isinstance(config, OnPolicyConfig) and config.ortho_init)
     return policy
+
+
+def with_kernels(choice: str) -> bool:
+    """Whether native kernels run the networks.
+
+    Raises:
+        UserError: they are insisted on and cannot be used.
+    """
+    if choice == "native" and not kernels.available():
+        raise UserError(
+            kernels.reason(),
+            remedy="Use --kernels auto, or install a C++ compiler and install the library again.",
+            code="no-kernels",
+        )
+    return choice != "torch" and kernels.available()
 
 
 def resolve_device(name: str) -> torch.device:

@@ -82,6 +82,7 @@ class Run:
             seed=settings["seed"],
             eval_seed=settings["eval_seed"],
             threads=settings["threads"],
+            kernels=settings["kernels"],
             device=settings["device"],
         )
 

@@ -208,9 +208,17 @@ class Session:
 
 def mean_of(rows: list[dict[str, Tensor | float]]) -> dict[str, float]:
     """Mean of each metric over the rows that have it; this is where metrics come to the host."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    values = {name: [row[name] for row in rows if name in row] for name in names}
-    return {
-        name: float(torch.stack([torch.as_tensor(x, dtype=torch.float64) for x in xs]).mean())
-        for name, xs in values.items()
-    }
+    values: dict[str, list[Tensor | float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, []).append(value)
+    return {name: _mean(xs) for name, xs in values.items()}
+
+
+def _mean(values: list[Tensor | float]) -> float:
+    """Their mean in float64; values on an accelerator come in one transfer."""
+    if isinstance(values[0], Tensor) and values[0].device.type != "cpu":
+        return float(torch.stack([torch.as_tensor(x, dtype=torch.float64) for x in values]).mean())
+    if len(values) == 1:  # the usual row of an on-policy run
+        return float(values[0])
+    return float(torch.tensor([float(x) for x in values], dtype=torch.float64).mean())

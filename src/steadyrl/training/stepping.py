@@ -68,7 +68,7 @@ class Stepper:
         with self.phases("env"):
             step = self.venv.step(actions)
         self._obs = step.obs
-        self.counters.timesteps += int(valid.sum())
+        self.counters.timesteps += int(np.count_nonzero(valid))
         ended = [episode for episode in step.episodes if valid[episode.env_index]]
         self.episodes.extend(ended)
         return step, ended
@@ -77,9 +77,8 @@ class Stepper:
 def within(live: BoolArray, remaining: int) -> BoolArray:
     """Rows that count: the live ones, without the highest-index ones beyond `remaining`."""
     valid = live.copy()
-    extra = int(live.sum()) - remaining
-    if extra > 0:
-        valid[np.flatnonzero(live)[-extra:]] = False
+    if remaining < len(live):
+        valid[np.flatnonzero(live)[remaining:]] = False
     return valid
 
 

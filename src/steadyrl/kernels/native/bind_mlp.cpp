@@ -1,0 +1,163 @@
+// Mlp for Python: everything is checked here, so that mlp.cpp may trust what it gets.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "mlp.h"
+
+namespace steady {
+
+namespace {
+
+using LinearTuple = std::tuple<int64_t, int64_t, int64_t>;
+using MemberPair = std::pair<std::vector<LinearTuple>, std::vector<LinearTuple>>;
+
+constexpr int64_t MOST_SLOTS = 64;
+
+Activation activation_named(const std::string& name, const char* argument) {
+    if (name == "none") return Activation::none;
+    if (name == "tanh") return Activation::tanh;
+    if (name == "relu") return Activation::relu;
+    if (name == "elu") return Activation::elu;
+    if (name == "silu") return Activation::silu;
+    refuse_value(argument, "is '" + name + "', which is not known.");
+}
+
+std::vector<Linear> linears(const std::vector<LinearTuple>& tuples) {
+    std::vector<Linear> found;
+    for (const auto& [weight, bias, width] : tuples) {
+        if (weight < 0 || bias < 0 || width < 1) refuse_value("members", "hold a negative offset or a width below 1.");
+        found.push_back({weight, bias, width});
+    }
+    return found;
+}
+
+bool same_shape(const std::vector<Linear>& a, const std::vector<Linear>& b) {
+    bool same = a.size() == b.size();
+    for (size_t i = 0; same && i < a.size(); i++) same = a[i].width == b[i].width;
+    return same;
+}
+
+void construct(
+    Mlp* self, int64_t inputs, const std::vector<MemberPair>& pairs, const std::string& activation,
+    const std::string& output_activation) {
+    if (inputs < 1) refuse_value("inputs", "must be at least 1.");
+    if (pairs.empty()) refuse_value("members", "must not be empty.");
+    std::vector<Member> members;
+    for (const MemberPair& pair : pairs) {
+        Member member{linears(pair.first), linears(pair.second)};
+        if (member.heads.empty()) refuse_value("members", "must have at least one head each.");
+        const Member& first = members.empty() ? member : members.front();
+        if (!same_shape(first.hidden, member.hidden) || !same_shape(first.heads, member.heads)) {
+            refuse_value("members", "must all have the same widths.");
+        }
+        members.push_back(std::move(member));
+    }
+    const Activation output = activation_named(output_activation, "output_activation");
+    if (output != Activation::none && output != Activation::tanh) {
+        refuse_value("output_activation", "must be 'none' or 'tanh'.");
+    }
+    new (self) Mlp(inputs, std::move(members), activation_named(activation, "activation"), output);
+}
+
+size_t checked_slot(int64_t slot) {
+    if (slot < 0 || slot >= MOST_SLOTS) {
+        refuse_value("slot", "must be from 0 to " + std::to_string(MOST_SLOTS - 1) + ".");
+    }
+    return static_cast<size_t>(slot);
+}
+
+Array read_flat(const Mlp& mlp, nb::handle object, const char* name) {
+    const Array array = read_floats(object, name);
+    expect_shape(array, name, -1);
+    if (array.size < mlp.buffer_size()) {
+        refuse_value(name, "must hold at least " + std::to_string(mlp.buffer_size()) + " numbers, but it holds " +
+                               std::to_string(array.size) + ".");
+    }
+    return array;
+}
+
+// [members, batch, outputs], or without the first where there is one member.
+Array read_outputs(const Mlp& mlp, nb::handle object, const char* name, int64_t batch) {
+    const Array array = read_floats(object, name);
+    if (mlp.members() == 1 && array.dims == 2) {
+        expect_shape(array, name, batch, mlp.outputs());
+    } else {
+        expect_shape(array, name, mlp.members(), batch, mlp.outputs());
+    }
+    return array;
+}
+
+Rows read_rows(nb::handle object, const char* name, int64_t& count) {
+    const Array array = read_floats(object, name);
+    expect_shape(array, name, -1, -1);
+    count = array.shape[0];
+    return {array.floats(), array.shape[1], nullptr};
+}
+
+void forward(Mlp& mlp, nb::handle params, nb::handle x, nb::handle out, int64_t slot, nb::handle x2, nb::handle index) {
+    int64_t batch, extra_rows = 0;
+    Rows first = read_rows(x, "x", batch), second;
+    if (!index.is_none()) {
+        const Array rows = read_array(index, "index", Dtype::int64);
+        expect_shape(rows, "index", -1);
+        const int64_t* numbers = rows.as<int64_t>();
+        for (int64_t i = 0; i < rows.size; i++) {
+            if (numbers[i] < 0 || numbers[i] >= batch) {
+                const std::string row = std::to_string(numbers[i]), rows_there = std::to_string(batch);
+                throw nb::index_error(("index names the row " + row + " of " + rows_there + ".").c_str());
+            }
+        }
+        first.index = numbers;
+        batch = rows.size;
+    }
+    if (!x2.is_none()) {
+        second = read_rows(x2, "x2", extra_rows);
+        if (extra_rows != batch) refuse_value("x2", "must have " + std::to_string(batch) + " rows, as x.");
+    }
+    if (first.width + second.width != mlp.inputs()) {
+        const std::string wanted = std::to_string(mlp.inputs()), found = std::to_string(first.width + second.width);
+        const char* names = x2.is_none() ? "x" : "x and x2";
+        refuse_value(names, "must have " + wanted + " columns, but there are " + found + ".");
+    }
+    const float* parameters = read_flat(mlp, params, "params").floats();
+    mlp.forward(parameters, first, second, batch, read_outputs(mlp, out, "out", batch).floats(), checked_slot(slot));
+}
+
+void backward(Mlp& mlp, nb::handle params, nb::handle out_grad, nb::handle grads, int64_t slot, nb::handle x2_grad) {
+    const size_t index = checked_slot(slot);
+    const int64_t batch = mlp.batch(index);
+    if (batch < 0) refuse_value("slot", "has no forward pass to go back from.");
+    const float* parameters = read_flat(mlp, params, "params").floats();
+    const float* outer = read_outputs(mlp, out_grad, "out_grad", batch).floats();
+    float* gradients = grads.is_none() ? nullptr : read_flat(mlp, grads, "grads").floats();
+    Array inner;
+    if (!x2_grad.is_none()) {
+        inner = read_floats(x2_grad, "x2_grad");
+        expect_shape(inner, "x2_grad", batch, -1);
+        if (inner.shape[1] > mlp.inputs()) refuse_value("x2_grad", "has more columns than the network has inputs.");
+    }
+    mlp.backward(parameters, outer, gradients, index, inner.floats(), inner.dims == 2 ? inner.shape[1] : 0);
+}
+
+}  // namespace
+
+void bind_mlp(nb::module_& module) {
+    nb::class_<Mlp>(module, "Mlp")
+        .def("__init__", construct, nb::arg("inputs"), nb::arg("members"), nb::arg("activation"),
+             nb::arg("output_activation"))
+        .def("forward", forward, nb::arg("params"), nb::arg("x"), nb::arg("out"), nb::arg("slot") = 0,
+             nb::arg("x2").none() = nb::none(), nb::arg("index").none() = nb::none())
+        .def("backward", backward, nb::arg("params"), nb::arg("out_grad"), nb::arg("grads").none() = nb::none(),
+             nb::arg("slot") = 0, nb::arg("x2_grad").none() = nb::none())
+        .def_prop_ro("buffer_size", &Mlp::buffer_size);
+}
+
+}  // namespace steady

@@ -1,0 +1,246 @@
+"""Pure PyTorch functions and losses, run on the native register machine.
+
+    loss = TracedLoss(ppo_loss)
+    value, metrics, gradients = loss(outputs, batch, distribution, config, clip_range)
+
+    sample = TracedFunction(lambda params, noise: distribution.sample(params, noise))
+
+The first call with arguments of new shapes records the function (`tracing`), translates it (`lowering`) and keeps the
+program for these shapes (5 to 20 ms); every further one costs a few microseconds. Among the arguments, in tuples, named
+tuples, lists and dicts of any depth, tensors and floats are inputs, whose numbers may differ from call to call;
+everything else is fixed and must be hashable and never change. Tensors may have any strides.
+
+The function must be pure: its result depends on the arguments alone, and it changes nothing. What a trace cannot hold -
+an unknown operation, a branch on a number in a tensor, a tensor from elsewhere - raises `CannotTrace`, every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steadyrl.kernels import formulas, operations, shapes  # noqa: F401 - they enter their operations
+from steadyrl.kernels.errors import CannotTrace
+from steadyrl.kernels.linking import link
+from steadyrl.kernels.lowering import Lowering
+from steadyrl.kernels.signature import Leaf, Token, describe, replaced
+from steadyrl.kernels.tracing import Node, loss_with_gradient, record
+
+__all__ = ["CannotTrace", "Program", "TracedFunction", "TracedLoss", "trace", "trace_with_gradient"]
+
+_MOST_PROGRAMS = 512  # of one function; a remainder minibatch has at most as many sizes as a minibatch
+
+
+class Program:
+    """A recorded function for one signature.
+
+    Args:
+        tokens: Of its arguments.
+        leaves: The tensors and numbers it was recorded with; numbers as 0-d tensors.
+        nodes: What was recorded.
+        results: Fresh in every call.
+        gradients: Written to the same memory in every call.
+        names: Of the metrics of a loss, the results after the first.
+        alone: The function gives one tensor, not a tuple.
+    """
+
+    def __init__(
+        self,
+        tokens: list[Token],
+        leaves: list[Tensor],
+        nodes: list[Node],
+        results: list[Tensor],
+        gradients: list[Tensor],
+        names: tuple[str, ...],
+        alone: bool,
+    ) -> None:
+        # Read late: the extension is optional and the module must be importable without it.
+        from steadyrl.kernels import _native
+
+        self.names = names
+        self.alone = alone
+        self.gradients = tuple(torch.empty(grad.shape) for grad in gradients)
+        # All scalars are one small tensor, so that a loss with ten metrics is not ten allocations.
+        self._scalars = [i for i, result in enumerate(results) if result.shape == () and result.dtype == torch.float32]
+        self._others = [i for i in range(len(results)) if i not in self._scalars]
+        self._shapes = [(tuple(results[i].shape), results[i].dtype) for i in self._others]
+        lowering = Lowering(leaves, nodes)
+        parts = [(results[i], 0, offset) for offset, i in enumerate(self._scalars)]
+        first = int(bool(parts))
+        parts += [(results[i], number, 0) for number, i in enumerate(self._others, start=first)]
+        first += len(self._others)
+        parts += [(grad, number, 0) for number, grad in enumerate(gradients, start=first)]
+        lowering.store(parts)
+        linked = link(lowering.assembler, len(leaves), {op: code for code, op in enumerate(_native.tape_operations())})
+        self.instructions = linked.instructions
+        kept = list(self.gradients)
+        self._run = _native.Tape(
+            tokens, linked.inputs, linked.constants, linked.code, linked.arena_size, first + len(kept), kept, Tensor
+        ).run
+
+    def __call__(self, arguments: tuple[Any, ...]) -> list[Tensor] | None:
+        """The results, in order, or None where the arguments are not of this program's signature.
+
+        Raises:
+            IndexError: A tensor used as an index is out of range.
+            ValueError: An integer is 2^24 or more.
+        """
+        others = [torch.empty(shape, dtype=dtype) for shape, dtype in self._shapes]
+        if not self._scalars:
+            return others if self._run(arguments, tuple(others)) else None
+        block = torch.empty(len(self._scalars))
+        if not self._run(arguments, (block, *others)):
+            return None
+        scalars = block.unbind()
+        if not others:
+            return list(scalars)
+        results = [block] * (len(scalars) + len(others))
+        for i, scalar in zip(self._scalars, scalars, strict=True):
+            results[i] = scalar
+        for i, other in zip(self._others, others, strict=True):
+            results[i] = other
+        return results
+
+
+class _Traced:
+    """Programs of one function by signature, and why there is none for some."""
+
+    def __init__(self, function: Callable[..., Any], *, grad: bool) -> None:
+        self.function = function
+        self._grad = grad
+        self._known: dict[tuple[Token, ...], Program | CannotTrace] = {}
+        self._last: Program | None = None
+
+    @property
+    def programs(self) -> list[Program]:
+        """All of them, for tests and reports."""
+        return [entry for entry in self._known.values() if isinstance(entry, Program)]
+
+    def _call(self, arguments: tuple[Any, ...]) -> tuple[Program, list[Tensor]]:
+        if self._last is not None:
+            results = self._last(arguments)
+            if results is not None:
+                return self._last, results
+        self._last = self._find(arguments)
+        results = self._last(arguments)
+        if results is None:
+            raise CannotTrace("the memory of an argument cannot be read.")
+        return self._last, results
+
+    def _find(self, arguments: tuple[Any, ...]) -> Program:
+        tokens, leaves = describe(arguments)
+        key = tuple(tokens)
+        entry = self._known.get(key)
+        if entry is None:
+            try:
+                entry = self._trace(arguments, tokens, leaves)
+            except CannotTrace as error:
+                entry = error
+            if len(self._known) >= _MOST_PROGRAMS:
+                del self._known[next(iter(self._known))]
+            self._known[key] = entry
+        if isinstance(entry, CannotTrace):
+            raise CannotTrace(entry.message)
+        return entry
+
+    def _trace(self, arguments: tuple[Any, ...], tokens: list[Token], leaves: list[Leaf]) -> Program:
+        inputs = [_detached(leaf) for leaf in leaves]
+        if self._grad:
+            for leaf in inputs[: len(arguments[0])]:
+                leaf.requires_grad_()
+        function = _unpacking(loss_with_gradient(self.function) if self._grad else self.function)
+        result, nodes = record(function, replaced(arguments, iter(inputs)), self._grad)
+        names: tuple[str, ...] = ()
+        grads: list[Tensor] = []
+        if self._grad:
+            value, metrics, grads = result
+            names, result = tuple(metrics), (value, *metrics.values())
+        results = [result] if isinstance(result, Tensor) else list(result)
+        if not all(isinstance(each, Tensor) for each in results):
+            raise CannotTrace("the function returns something other than tensors.")
+        return Program(tokens, inputs, nodes, results, grads, names, isinstance(result, Tensor))
+
+
+def _detached(leaf: Leaf) -> Tensor:
+    return leaf.detach() if isinstance(leaf, Tensor) else torch.tensor(leaf, dtype=torch.float32)
+
+
+def _unpacking(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        *positional, rest, keywords = arguments
+        return function(*positional, *rest, **keywords)
+
+    return call
+
+
+class TracedFunction(_Traced):
+    """A pure function of tensors, without gradient.
+
+    Args:
+        function: Gives a tensor or a tuple of tensors: float32, int64 or bool.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, grad=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What `function(*args, **kwargs)` gives, in fresh tensors.
+
+        Raises:
+            CannotTrace: It cannot run on the machine with arguments like these.
+        """
+        program, results = self._call((args, kwargs))
+        return results[0] if program.alone else tuple(results)
+
+
+class TracedLoss(_Traced):
+    """A loss and its gradient, as `nn.gradient.with_gradient` evaluates it.
+
+    Args:
+        loss: `loss(outputs, *args)` gives a scalar and metrics by name.
+    """
+
+    def __init__(self, loss: Callable[..., tuple[Tensor, dict[str, Tensor]]]) -> None:
+        super().__init__(loss, grad=True)
+
+    def __call__(
+        self, outputs: tuple[Tensor, ...], *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, dict[str, Tensor], tuple[Tensor, ...]]:
+        """The loss and its metrics, in fresh tensors, and one gradient for each output.
+
+        An output that the loss does not use gets zeros. The memory of the gradients is the program's: it is valid until
+        the next call.
+
+        Raises:
+            CannotTrace: The loss cannot run on the machine with arguments like these.
+        """
+        program, results = self._call((outputs, args, kwargs))
+        metrics = dict(zip(program.names, results[1:], strict=True))
+        return results[0], metrics, program.gradients
+
+
+def trace(function: Callable[..., Any], *args: Any) -> TracedFunction:
+    """`function`, already recorded for arguments like these.
+
+    Raises:
+        CannotTrace: It cannot run on the machine.
+    """
+    traced = TracedFunction(function)
+    traced(*args)
+    return traced
+
+
+def trace_with_gradient(
+    loss: Callable[..., tuple[Tensor, dict[str, Tensor]]], outputs: tuple[Tensor, ...], *args: Any
+) -> TracedLoss:
+    """`loss`, already recorded for outputs and arguments like these.
+
+    Raises:
+        CannotTrace: It cannot run on the machine.
+    """
+    traced = TracedLoss(loss)
+    traced(outputs, *args)
+    return traced

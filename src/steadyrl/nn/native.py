@@ -1,0 +1,192 @@
+"""Networks on the CPU kernels: the same parameters in the same memory, their two passes in native code.
+
+What the kernels do not know (dueling and state-dependent heads, other devices) has no `Kernel` and runs through
+PyTorch, unchanged above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadyrl.nn.distributions import Params
+from steadyrl.nn.flat import FlatParameters
+from steadyrl.nn.gradient import Outputs
+from steadyrl.nn.heads import DiscreteHead, GaussianHead
+from steadyrl.nn.networks import ACTIVATIONS, ActorCritic
+from steadyrl.nn.q_networks import (
+    ContinuousCritics,
+    DeterministicActor,
+    DiscreteCritics,
+    GaussianActor,
+    QNetwork,
+)
+
+_LOOK, _LEARN = 0, 1  # which activations a pass keeps: a look without gradient leaves those of a learning pass alone
+
+Member = tuple[nn.Sequential, Sequence[nn.Linear]]
+
+
+class Stack:
+    """One multilayer perceptron of the kernels, or several of one shape side by side.
+
+    Args:
+        flat: Where the parameters are.
+        inputs: Width of what goes in.
+        members: Hidden layers with their activations, and the heads on the last of them, for each member.
+        squash: The output goes through tanh.
+    """
+
+    def __init__(self, flat: FlatParameters, inputs: int, members: Sequence[Member], *, squash: bool = False) -> None:
+        from steadyrl.kernels import _native
+
+        self._flat = flat
+        self._width = sum(head.out_features for head in members[0][1])
+        self._shape = (len(members),) if len(members) > 1 else ()
+        described = [([*map(flat.place, linears(trunk))], [*map(flat.place, heads)]) for trunk, heads in members]
+        self._mlp = _native.Mlp(inputs, described, _activation(members[0][0]), "tanh" if squash else "none")
+
+    def forward(self, x: Tensor, x2: Tensor | None = None, slot: int = _LOOK) -> Tensor:
+        """[B, width] for features [B, F] and what is appended to them; [members, B, width] for more than one."""
+        out = torch.empty((*self._shape, x.shape[0], self._width))
+        self._mlp.forward(self._flat.data, x, out, slot, x2)
+        return out
+
+    def backward(self, gradient: Tensor) -> None:
+        """Write the gradient of every parameter, from that of the last learning pass's outputs."""
+        self._mlp.backward(self._flat.data, gradient.contiguous(), self._flat.grad, _LEARN)
+
+    def input_gradient(self, gradient: Tensor, like: Tensor) -> Tensor:
+        """The gradient of what was appended."""
+        found = torch.empty_like(like)
+        self._mlp.backward(self._flat.data, gradient.contiguous(), None, _LEARN, found)
+        return found
+
+
+class Kernel:
+    """A network of one stack.
+
+    Args:
+        module: Whose encoder makes the features.
+        stack: Of its parameters.
+        split: From the stack's output to the module's outputs, without arithmetic.
+        join: From gradients of the outputs to that of the stack's output.
+    """
+
+    def __init__(
+        self, module: Any, stack: Stack, split: Callable[[Tensor], Any], join: Callable[[Outputs], Tensor]
+    ) -> None:
+        self._encoder, self._stack, self._split, self._join = module.encoder, stack, split, join
+        self._appended: Tensor | None = None
+
+    def look(self, obs: Any, appended: Tensor | None = None) -> Any:
+        """What the module's forward gives, without a way back."""
+        return self._split(self._stack.forward(self._encoder(obs), appended))
+
+    def forward(self, obs: Any, appended: Tensor | None = None) -> Any:
+        """The same, with one."""
+        self._appended = appended
+        return self._split(self._stack.forward(self._encoder(obs), appended, _LEARN))
+
+    def backward(self, gradients: Outputs) -> None:
+        """Write the gradient of every parameter."""
+        self._stack.backward(self._join(gradients))
+
+    def input_gradient(self, gradients: Outputs) -> Tensor:
+        """The gradient of what was appended to the features."""
+        assert self._appended is not None
+        return self._stack.input_gradient(self._join(gradients), self._appended)
+
+
+class ActorCriticKernel:
+    """Policy and value network: two stacks on the same features."""
+
+    def __init__(self, net: ActorCritic, flat: FlatParameters) -> None:
+        self._encoder, self._flat, self._head = net.encoder, flat, net.policy_head
+        features = net.encoder.features
+        self._policy = Stack(flat, features, [(net.policy_trunk, linears(self._head))])
+        self._value = Stack(flat, features, [(net.value_trunk, [net.value_head])])
+
+    def params(self, features: Tensor, slot: int = _LOOK) -> Params:
+        """Parameters of the action distribution."""
+        out = self._policy.forward(features, None, slot)
+        return (out, self._head.log_std.detach()) if isinstance(self._head, GaussianHead) else (out,)
+
+    def values(self, features: Tensor, slot: int = _LOOK) -> Tensor:
+        """[B]."""
+        return self._value.forward(features, None, slot).squeeze(-1)
+
+    def forward(self, obs: Any) -> tuple[Params, Tensor]:
+        """Both, with a way back."""
+        features = self._encoder(obs)
+        return self.params(features, _LEARN), self.values(features, _LEARN)
+
+    def backward(self, gradients: Outputs) -> None:
+        """Write the gradient of every parameter."""
+        self._policy.backward(gradients[0])
+        self._value.backward(gradients[-1].unsqueeze(-1))
+        if isinstance(self._head, GaussianHead):
+            assert self._head.log_std.grad is not None
+            self._head.log_std.grad.copy_(gradients[1])
+
+    def input_gradient(self, gradients: Outputs) -> Tensor:
+        """There is nothing but the observation."""
+        raise TypeError("an actor-critic has no second input")
+
+
+def kernel_for(module: nn.Module, flat: FlatParameters) -> Kernel | ActorCriticKernel | None:
+    """The kernels' form of a module; None where they do not know it."""
+    if not flat.native:
+        return None
+    if isinstance(module, ActorCritic):
+        known = isinstance(module.policy_head, DiscreteHead | GaussianHead)
+        return ActorCriticKernel(module, flat) if known else None
+    if isinstance(module, QNetwork) and module.value_head is None:
+        stack = Stack(flat, module.encoder.features, [(module.trunk, [module.advantage_head])])
+        shape = (-1, *module.shape)
+        return Kernel(module, stack, lambda out: out.view(shape), lambda grads: grads[0].flatten(1))
+    if isinstance(module, DiscreteCritics):
+        return _discrete_critics(module, flat)
+    if isinstance(module, ContinuousCritics):
+        return _continuous_critics(module, flat)
+    if isinstance(module, DeterministicActor):
+        stack = Stack(flat, module.encoder.features, [(module.trunk, [module.head])], squash=True)
+        return Kernel(module, stack, lambda out: (out,), lambda grads: grads[0])
+    if isinstance(module, GaussianActor):
+        stack = Stack(flat, module.encoder.features, [(module.trunk, [module.mean, module.log_std])])
+        return Kernel(module, stack, lambda out: out.chunk(2, dim=-1), lambda grads: torch.cat(grads, dim=-1))
+    return None
+
+
+def _discrete_critics(module: DiscreteCritics, flat: FlatParameters) -> Kernel | None:
+    critics = [critic for critic in module if isinstance(critic, QNetwork)]
+    if any(critic.value_head is not None for critic in critics):
+        return None
+    members = [(critic.trunk, [critic.advantage_head]) for critic in critics]
+    stack = Stack(flat, critics[0].encoder.features, members)
+    if len(members) == 1:
+        return Kernel(critics[0], stack, lambda out: out.unsqueeze(0), lambda grads: grads[0].squeeze(0))
+    return Kernel(critics[0], stack, lambda out: out, lambda grads: grads[0])
+
+
+def _continuous_critics(module: ContinuousCritics, flat: FlatParameters) -> Kernel:
+    members: list[Member] = [(critic[0], [critic[1]]) for critic in module.critics]  # type: ignore[index]
+    first: nn.Linear = linears(module.critics[0])[0]
+    stack = Stack(flat, first.in_features, members)
+    if len(members) == 1:
+        return Kernel(module, stack, lambda out: out.T, lambda grads: grads[0].T)
+    return Kernel(module, stack, lambda out: out.squeeze(-1), lambda grads: grads[0].unsqueeze(-1))
+
+
+def linears(module: nn.Module) -> list[nn.Linear]:
+    """The linear layers below a module, in order."""
+    return [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+
+
+def _activation(trunk: nn.Sequential) -> str:
+    """The name of what follows each hidden layer."""
+    names = {kind: name for name, kind in ACTIVATIONS.items()}
+    return next((names[type(layer)] for layer in trunk if type(layer) in names), "tanh")
