@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class SteadyRLError(Exception):
@@ -41,10 +43,27 @@ class NonFiniteError(RunFailedError):
     """A number that is not finite was seen before it could do harm."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A suggestion such as `Did you mean CartPole-v1?`, or an empty string when nothing is near."""
+def words(error: BaseException) -> str:
+    """What an error says; for one that says nothing, such as a bare `assert`, the line that raised it."""
+    text = str(error)
+    if text.strip():
+        return text
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "no reason given"
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: {frames[-1].line}"
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.55) -> str:
+    """A suggestion such as `Did you mean CartPole-v1?`, or an empty string when nothing is near.
+
+    Args:
+        word: What was written.
+        known: What there is.
+        cutoff: How alike a suggestion must be at least; 1 is the same but for its case.
+    """
     by_lower = {name.lower(): name for name in known}
     if word.lower() in by_lower:  # only the case differs
         return f"Did you mean {by_lower[word.lower()]}?"
-    hits = difflib.get_close_matches(word.lower(), by_lower, n=3, cutoff=0.55)
+    hits = difflib.get_close_matches(word.lower(), by_lower, n=3, cutoff=cutoff)
     return f"Did you mean {' or '.join(by_lower[hit] for hit in hits)}?" if hits else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -90,6 +91,7 @@ def test_a_limit_behind_a_smaller_one_is_refused() -> None:
         ("ALE/Pong-v5", "namespace 'ALE'", "pip install ale-py"),
         ("tabluar/Blackjack-v0", "namespace 'tabluar'", "tabular"),
         ("no_such_module:Env-v0", "module 'no_such_module'", "Install its package"),
+        ("FetchReach-v4", "There is no environment 'FetchReach-v4'", "package.module:Id-v0"),
         ("gymnasium.envs:CartPol-v1", "There is no environment 'CartPol-v1'", "CartPole-v1"),
         ("nowhere.py:Thing", "There is no file", "path/to/file.py:ClassName"),
         ("Hopper-v2", "'Hopper-v2' cannot be loaded", ""),
@@ -184,6 +186,16 @@ def test_a_failing_constructor_is_told() -> None:
     assert isinstance(error.__cause__, OSError)
 
 
+def test_a_constructor_that_fails_without_a_word_is_told_by_its_line() -> None:
+    def broken() -> gym.Env[Any, Any]:
+        raise AssertionError
+
+    message = refusal(broken).message
+    assert re.fullmatch(
+        r"Making the environment broken raised AssertionError: test_make\.py, line \d+: raise AssertionError", message
+    )
+
+
 def _from_old_gym() -> type:
     base = type("Env", (OldGym,), {"__module__": "gym.core"})
     return type("Robot", (base,), {"__module__": "robots"})
@@ -273,7 +285,8 @@ def test_a_module_registers_its_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
     factory = make_env_factory("doors_and_keys:Doors-v2")
-    assert (factory.id, length_of(factory())) == ("Doors-v2", 3)
+    # The id names the module, without which another process does not find it.
+    assert (factory.id, length_of(factory())) == ("doors_and_keys:Doors-v2", 3)
     del registry["Doors-v2"]
 
 

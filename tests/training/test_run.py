@@ -3,11 +3,13 @@
 import hashlib
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.envs.registration import registry
 from tensorboardX.proto.event_pb2 import Event as TensorBoardEvent
 
 import steadyrl as srl
@@ -250,6 +252,22 @@ def test_a_run_of_a_function_is_opened_with_its_environment(tmp_path: Path) -> N
     assert agent.policy.sha256() == run.manifest["weights_sha256"]
     agent.learn(10)
     assert agent.num_timesteps == 106
+
+
+def test_a_run_of_a_modules_environment_is_evaluated_by_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "locks_and_bolts.py").write_text(
+        "import gymnasium as gym\n"
+        "gym.register('Locks-v0', 'gymnasium.envs.classic_control:CartPoleEnv', max_episode_steps=7)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    run = srl.train("ppo", "locks_and_bolts:Locks-v0", total_timesteps=96, run_dir=tmp_path / "run", **OPTIONS)
+    assert (run.summary()["env"], run.config["settings"]["env"]) == ("locks_and_bolts:Locks-v0",) * 2
+    del registry["Locks-v0"], sys.modules["locks_and_bolts"]
+    result = srl.evaluate(srl.Run.open(run.path).load_agent(), 3)
+    assert result.lengths.tolist() == [7, 7, 7]
+    del registry["Locks-v0"]
 
 
 @pytest.mark.parametrize("fault", ["same twice", "device", "old step", "wrong shape"])

@@ -117,6 +117,29 @@ def test_gymnasium_environments(name: str, tmp_path: Path, monkeypatch: pytest.M
     assert not np.array_equal(frames[0], frames[-1]), "something moves"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MuJoCo needs no choice")
+@pytest.mark.parametrize(
+    ("given", "drawn_with"),
+    [({}, "egl"), ({"MUJOCO_GL": "osmesa"}, "osmesa"), ({"DISPLAY": ":0"}, None), ({"WAYLAND_DISPLAY": "w"}, None)],
+)
+def test_mujoco_draws_where_there_is_no_desktop(
+    given: dict[str, str], drawn_with: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def draw(_: int) -> Any:
+        seen.append(os.environ.get("MUJOCO_GL"))
+        return np.zeros((8, 8, 3), np.uint8)
+
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+        monkeypatch.setenv(name, "")  # so that what the recording sets is undone
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    record_episode(lambda obs: 0, lambda: Picture(draw=draw), tmp_path / "a.mp4", seed=0)
+    assert set(seen) == {drawn_with}
+
+
 def broken(_: int) -> Any:
     raise gym.error.DependencyNotInstalled("pygame is not installed")
 

@@ -14,7 +14,7 @@ from steadyrl.data.arrays import Layout, State, entry
 from steadyrl.data.layouts import episodes
 from steadyrl.data.replay import Int64, Replay, uniforms
 from steadyrl.data.transitions import Bools, ReplayBatch, StepRows
-from steadyrl.errors import UserError
+from steadyrl.errors import UserError, words
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, Leaf, ObsSpec, ObsTree
 
@@ -235,7 +235,7 @@ def _ask(name: str, function: GoalFunction, achieved: npt.NDArray[Any], desired:
         answer = np.asarray(function(achieved, desired, {}))
     except Exception as error:
         raise UserError(
-            f"The environment's {name} failed on a batch of {count} goals: {type(error).__name__}: {error}.",
+            f"The environment's {name} failed on a batch of {count} goals: {type(error).__name__}: {words(error)}.",
             remedy=f"Let {name} take goals [B, ...] and depend on them alone: info is not stored, and empty here.",
             code="bad-goal-function",
         ) from error

@@ -14,7 +14,7 @@ from steadyrl.envs.convert import NOTE
 from steadyrl.envs.notes import FirstSteps
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
-from steadyrl.errors import RunFailedError, SteadyRLError, UserError
+from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
 
 _ABSURD = 1e18  # the square of a larger magnitude soon leaves float32
@@ -137,7 +137,7 @@ class VectorAdapter:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            warnings.warn(f"close() of {self.spec.id} raised {type(error).__name__}: {error}", stacklevel=2)
+            warnings.warn(f"close() of {self.spec.id} raised {type(error).__name__}: {words(error)}", stacklevel=2)
 
     def _reset(self, **arguments: Any) -> Any:
         try:
@@ -150,7 +150,7 @@ class VectorAdapter:
         if isinstance(error, SteadyRLError | KeyboardInterrupt):
             raise error
         raise RunFailedError(
-            f"The vector environment {self.spec.id} raised {type(error).__name__} in {where}: {error}",
+            f"The vector environment {self.spec.id} raised {type(error).__name__} in {where}: {words(error)}",
             remedy="The fault is in the environment's own code: its traceback says where.",
             code="env-error",
         ) from error

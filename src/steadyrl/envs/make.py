@@ -23,7 +23,7 @@ from steadyrl.envs.sources import (
     wrong_argument,
 )
 from steadyrl.envs.wrappers import Canonical
-from steadyrl.errors import SteadyRLError, UserError
+from steadyrl.errors import SteadyRLError, UserError, words
 
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
 
@@ -127,7 +127,7 @@ class EnvFactory:
 
     def not_made(self, error: BaseException) -> UserError:
         """The error of a constructor, in words; an argument that it does not take is named."""
-        text = str(error).partition(" was raised from the environment creator")[0]
+        text = words(error).partition(" was raised from the environment creator")[0]
         unexpected = re.search(r"unexpected keyword argument '(\w+)'", text)
         if isinstance(error, TypeError) and unexpected and unexpected[1] in self.env_kwargs:
             return wrong_argument(self.id, text, [], unexpected[1])

@@ -16,13 +16,15 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator, parse_env_id, registry
 
-from steadyrl.errors import UserError, nearest
+from steadyrl.errors import UserError, nearest, words
 
 # Packages that register a namespace when they are imported.
 _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
 # Gymnasium's extras -> ours, where ours has them; `classic-control` and `toy-text` are pygame, needed for pictures
 # only.
 _EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "classic-control": "video", "toy-text": "video"}
+
+_MISSPELT = 0.8  # an id less like every known one than this may well be the right id of a package not yet imported
 
 
 def find_spec(name: str) -> EnvSpec:
@@ -203,7 +205,7 @@ def _module_of(path: Path, name: str) -> ModuleType:
 
 def _broken_module(module: str, name: str, error: BaseException) -> UserError:
     return UserError(
-        f"Importing {module} for '{name}' raised {type(error).__name__}: {error}",
+        f"Importing {module} for '{name}' raised {type(error).__name__}: {words(error)}",
         remedy="Correct that file, or install what it imports.",
         code="env-module",
     )
@@ -232,11 +234,11 @@ def _unknown(env_id: str, hint: str = "") -> UserError:
         held = newest.get((spec.namespace, spec.name))
         if held is None or (held.version or 0) < (spec.version or 0):
             newest[spec.namespace, spec.name] = spec
-    suggestion = nearest(env_id, [spec.id for spec in newest.values()])
+    known = [spec.id for spec in newest.values()]
+    if not hint and not nearest(env_id, known, cutoff=_MISSPELT):
+        hint = "The id of an environment from another package is written package.module:Id-v0."
     return UserError(
         f"There is no environment '{env_id}'.",
-        remedy=" ".join(filter(None, [suggestion, hint]))
-        or "An id that a package registers is written package.module:Id-v0; "
-        "gymnasium.pprint_registry() lists the others.",
+        remedy=" ".join(filter(None, [nearest(env_id, known), hint])),
         code="unknown-env",
     )

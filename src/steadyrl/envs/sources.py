@@ -49,7 +49,7 @@ def source_of(env: object) -> Source:
             raise without_class(env.removesuffix(":"))
         if path.endswith(".py"):
             return FromFile(path, class_name)
-        return Registered(find_spec(env))
+        return Registered(find_spec(env), module=path)
     if isinstance(env, gym.Env):
         return Instance(env)
     if isinstance(env, type) and not issubclass(env, gym.Env):
@@ -61,15 +61,16 @@ def source_of(env: object) -> Source:
 
 
 class Registered:
-    """An id that is registered with Gymnasium; a worker gets the specification itself."""
+    """An id that is registered with Gymnasium; a worker gets the specification itself.
 
-    def __init__(self, spec: GymSpec) -> None:
+    Args:
+        spec: Gymnasium's specification.
+        module: What was imported to register it; it stays in the id, so that a later process finds the environment.
+    """
+
+    def __init__(self, spec: GymSpec, module: str = "") -> None:
         self._spec = spec
-
-    @property
-    def id(self) -> str:
-        """How errors and run folders call it."""
-        return self._spec.id
+        self.id = f"{module}:{spec.id}" if module else spec.id
 
     @property
     def spec(self) -> GymSpec | None:

@@ -23,7 +23,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
 from steadyrl.envs.make import EnvFactory
-from steadyrl.errors import RunFailedError, SteadyRLError, UserError
+from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
 
 _CLOSE_S = 5.0  # time for the environments to close before their processes are ended
 _WORKERS = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
@@ -147,7 +147,7 @@ class WorkerVectorEnv(AsyncVectorEnv):  # not generic in Gymnasium 1.1
         index, kind, error, trace = reports[0]
         if not isinstance(error, SteadyRLError):
             error = RunFailedError(
-                f"The worker of environment {index} failed with {kind.__name__}: {error}", code="env-worker"
+                f"The worker of environment {index} failed with {kind.__name__}: {words(error)}", code="env-worker"
             )
         error.add_note(f"In the worker of environment {index}:\n{trace}")
         raise error
@@ -197,7 +197,7 @@ def _worker(index: int, env_fn: Any, pipe: Any, parent_pipe: Any, *rest: Any) ->
 def _report(index: int, error: BaseException, pipe: Any, error_queue: Any) -> None:
     if not isinstance(error, SteadyRLError):
         error = RunFailedError(
-            f"Environment {index} cannot be made in its own process: {type(error).__name__}: {error}",
+            f"Environment {index} cannot be made in its own process: {type(error).__name__}: {words(error)}",
             remedy="Define it in a module or file that a new process can import, or use vec='sync'.",
             code="env-worker",
         )

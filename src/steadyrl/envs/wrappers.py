@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import gymnasium as gym
 
 from steadyrl.envs.convert import NOTE, action_converter, flag_of, info_of, obs_converter, reward_of
-from steadyrl.errors import RunFailedError, SteadyRLError, UserError
+from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
 
 MIGRATE = (
     "It has to follow Gymnasium, not the old gym: reset(self, *, seed=None, options=None) returns (obs, info), "
@@ -109,7 +109,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            warnings.warn(f"close() of {self.name} raised {type(error).__name__}: {error}", stacklevel=2)
+            warnings.warn(f"close() of {self.name} raised {type(error).__name__}: {words(error)}", stacklevel=2)
 
     def _noted(self, info: dict[str, Any]) -> dict[str, Any]:
         """`info` with what the converter of observations has to say, once, under `NOTE`."""
@@ -127,7 +127,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             raise self._old(f"step() of {self._label} returned 4 values instead of five.") from error
         number = "" if self.index is None else f" {self.index}"
         raise RunFailedError(
-            f"{self.role}{number} ({self.name}) raised {type(error).__name__} {when}: {text}",
+            f"{self.role}{number} ({self.name}) raised {type(error).__name__} {when}: {words(error)}",
             remedy="The fault is in the environment's own code: its traceback says where.",
             code="env-error",
         ) from error

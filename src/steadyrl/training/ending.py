@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from steadyrl.errors import SteadyRLError, UserError
+from steadyrl.errors import SteadyRLError, UserError, words
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.signals import Signalled, signalled, signals_held, signals_raise
 
@@ -50,7 +50,8 @@ def _record(folder: RunFolder, error: BaseException) -> None:
         folder.remove()
     elif manifest["status"] in ("running", "failed"):
         path = _write_traceback(folder, error)
-        folder.finish("failed", message=f"{type(error).__name__}: {error}", error_file=path and path.name, **known)
+        message = f"{type(error).__name__}: {words(error)}"
+        folder.finish("failed", message=message, error_file=path and path.name, **known)
         if path and isinstance(error, SteadyRLError):
             error.remedy = f"{error.remedy} Traceback: {folder.shown / path.name}".lstrip()
 

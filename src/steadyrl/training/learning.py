@@ -16,7 +16,7 @@ from steadyrl.configs.validate import count
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.types import VecEnv
 from steadyrl.envs.vector import make_vec
-from steadyrl.errors import UserError
+from steadyrl.errors import UserError, words
 from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import save_checkpoint
 from steadyrl.training.curve import write_curve
@@ -134,7 +134,7 @@ class Learning:
                     agent.best_mean = session.run(self.target, self.total, best)
             except BaseException as error:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-                self._end(folder, session, status, None, f"{type(error).__name__}: {error}")
+                self._end(folder, session, status, None, f"{type(error).__name__}: {words(error)}")
                 raise
             status = self._stop.status if self._stop.reason else "finished"
             self._end(folder, session, status, session.final_evaluation, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyrl.errors import UserError
+from steadyrl.errors import UserError, words
 from steadyrl.training.jsonlines import write_failed
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ def record_episode(
         RunFailedError: The file cannot be written.
     """
     require_av()
-    # pygame draws into memory here, and without this it complains on stderr about a desktop that is not there.
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    _draw_into_memory()
     path = Path(path)
     env = make_env()
     try:
@@ -84,6 +84,13 @@ def record_episode(
     finally:
         env.close()
     return Recording(path, length + 1, fps, total, length, fps_assumed=not named)
+
+
+def _draw_into_memory() -> None:
+    """No desktop is needed: without this pygame complains on stderr where there is none, and MuJoCo fails."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def require_av() -> None:
@@ -112,7 +119,8 @@ def _frame(env: gym.Env[Any, Any]) -> Frame:
     try:
         drawn = env.render()
     except (gym.error.Error, NotImplementedError, ImportError) as error:
-        raise _cannot_render(env, f"its render() failed with {type(error).__name__}: {error}".rstrip(".")) from error
+        why = f"its render() failed with {type(error).__name__}: {words(error)}"
+        raise _cannot_render(env, why.rstrip(".")) from error
     frame = np.asarray(drawn)
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8 or frame.size == 0:
         found = type(drawn).__name__ if frame.ndim == 0 else f"an array {list(frame.shape)} of {frame.dtype}"

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from typing import Protocol
 
+from steadyrl.errors import words
 from steadyrl.training.events import Event
 
 
@@ -47,5 +48,5 @@ class GuardedDisplay:
             if display is not None:
                 display.close()
         with contextlib.suppress(Exception):
-            cause = " ".join(f"{type(error).__name__}: {error}".split())
+            cause = " ".join(f"{type(error).__name__}: {words(error)}".split())
             print(f"steadyrl: the progress display stopped ({cause}); the run goes on without it.", file=sys.stderr)

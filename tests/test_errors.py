@@ -1,0 +1,28 @@
+"""Errors in words, and suggestions."""
+
+from __future__ import annotations
+
+import pytest
+
+from steadyrl.errors import nearest, words
+
+
+def without_text() -> None:
+    raise RuntimeError
+
+
+def test_an_error_says_its_text_or_the_line_that_raised_it() -> None:
+    assert words(ValueError("too hot")) == "too hot"
+    assert words(ValueError()) == "no reason given"
+    line = without_text.__code__.co_firstlineno + 1
+    with pytest.raises(RuntimeError) as caught:
+        without_text()
+    assert words(caught.value) == f"test_errors.py, line {line}: raise RuntimeError"
+
+
+def test_a_suggestion_is_as_near_as_asked_for() -> None:
+    known = ["Reacher-v5", "CartPole-v1"]
+    assert nearest("cartpole-v1", known) == "Did you mean CartPole-v1?"
+    assert nearest("FetchReach-v4", known) == "Did you mean Reacher-v5?"
+    assert nearest("FetchReach-v4", known, cutoff=0.8) == ""
+    assert nearest("CartPol-v1", known, cutoff=0.8) == "Did you mean CartPole-v1?"
