@@ -21,6 +21,7 @@ from steadyrl.seeding import Stream
 from steadyrl.training.on_policy import OnPolicyLoop
 from steadyrl.training.threads import computing_threads
 from support.envs import SpaceProbe
+from support.kernels import needs_native
 from support.policies import ACTIONS, TREE, make_policy, seeds
 
 # 1e-6 is 8 times float32's own step at 1, and a log-probability moves by z / std for each step of the mean: the bound
@@ -76,10 +77,11 @@ def update(loop: OnPolicyLoop) -> dict[str, Any]:
     return loop.learn(10**9)
 
 
+@pytest.mark.parametrize("native", [pytest.param(True, marks=needs_native), False], ids=["native", "torch"])
 @pytest.mark.parametrize("normalise", [False, True], ids=["raw", "normalised"])
 @pytest.mark.parametrize("obs", RAW)
 @pytest.mark.parametrize("name", ACTIONS)
-def test_ratio_is_1_in_the_first_minibatch(name: str, obs: str, normalise: bool) -> None:
+def test_ratio_is_1_in_the_first_minibatch(name: str, obs: str, normalise: bool, native: bool) -> None:
     action, options = ACTIONS[name]
     space = (WIDE if normalise else RAW)[obs]
     tolerance = SDE_TOLERANCE if options.get("use_sde") else TOLERANCE
@@ -93,7 +95,7 @@ def test_ratio_is_1_in_the_first_minibatch(name: str, obs: str, normalise: bool)
         normalize_obs=normalise,
         sde_sample_freq=4,
     )
-    policy = make_policy(space, action, net_arch=(16, 4), normalize_obs=normalise, **options)
+    policy = make_policy(space, action, net_arch=(16, 4), normalize_obs=normalise, native=native, **options)
     policy.initialise(Stream(0, "weights"), ortho=True)
     loop, recorder = loop_of(config, space, action, policy)
     for _ in range(3):  # weights and normaliser move in between

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from steadyrl import __version__
+from steadyrl import __version__, kernels
 from steadyrl.cli.main import main
 
 
@@ -19,11 +19,20 @@ def test_info_names_versions_and_hardware(capsys: pytest.CaptureFixture[str]) ->
     assert document["packages"]["gymnasium"] == gymnasium.__version__
     assert document["memory_bytes"] > 2**28
     assert document["cpu"]["threads"] >= document["cpu"]["usable"] >= 1
-    assert document["native_kernels"]["available"] is False
+    assert document["native_kernels"] == {
+        "available": kernels.available(),
+        "isa": kernels.isa() if kernels.available() else None,
+        "reason": kernels.reason() or None,
+    }
 
 
-def test_people_get_one_line_a_fact(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("reason", ["", "There was no compiler."])
+def test_people_get_one_line_a_fact(
+    reason: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "reason", lambda: reason)
+    monkeypatch.setattr(kernels, "isa", lambda: "avx2")
     assert main(["info"]) == 0
     rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if " " in line)
     assert rows["steadyrl"] == __version__
-    assert rows["native"].startswith("kernels  no (")
+    assert rows["native"] == (f"kernels  no ({reason})" if reason else "kernels  yes (avx2)")

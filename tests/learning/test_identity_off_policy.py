@@ -24,7 +24,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ddpg": ("ddpg", {"action_noise_std": 0.3}),
     "td3": ("td3", {"action_noise_std": 0.3}),
     "sac": ("sac", {"ent_coef": 0.01}),
-    "sac-gsde": ("sac", {"ent_coef": 0.01, "use_sde": True, "log_std_init": -2.0}),
+    "sac-gsde": ("sac", {"ent_coef": 0.01, "use_sde": True, "log_std_init": -1.0}),
     "sac-discrete": ("sac", {"ent_coef": 0.05}),
 }
 FAST: dict[str, Any] = {"net_arch": (32,), "learning_rate": 3e-3, "gamma": 0.9, "tau": 0.05, "batch_size": 64}

@@ -47,6 +47,7 @@ def make_policy(
     net_arch: tuple[int, ...] = (8,),
     normalize_obs: bool = False,
     seed: int = 0,
+    native: bool = False,
     **options: Any,
 ) -> Policy:
     """A policy with initial weights from this seed; a normaliser has seen 20 observations."""
@@ -63,6 +64,7 @@ def make_policy(
         Architecture({"pi": net_arch, "vf": net_arch}, **architecture),
         ObsNormalizer(obs_spec) if normalize_obs else None,
         CPU,
+        native=native,
     )
     policy.initialise(Stream(seed, "weights"), ortho=False)
     if policy.normalizer is not None:

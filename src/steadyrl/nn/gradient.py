@@ -54,7 +54,7 @@ class Loss:
                 found: tuple[Tensor, Metrics, Outputs] = self._traced(outputs, *args, **kwargs)
                 return found
             except kernels.CannotTrace as reason:
-                kernels.note(f"a loss: {reason}")
+                kernels.note(f"a loss, because {reason.message.rstrip('.')}")
         return with_gradient(self._loss, outputs, *args, **kwargs)
 
 
@@ -76,7 +76,7 @@ class Function:
             try:
                 return self._traced(*args)
             except kernels.CannotTrace as reason:
-                kernels.note(f"a function: {reason}")
+                kernels.note(f"a function, because {reason.message.rstrip('.')}")
         with torch.no_grad():
             return self._function(*args)
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadyrl import kernels
 from steadyrl.nn.distributions import Params
 from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.gradient import Outputs
@@ -52,7 +53,8 @@ class Stack:
     def forward(self, x: Tensor, x2: Tensor | None = None, slot: int = _LOOK) -> Tensor:
         """[B, width] for features [B, F] and what is appended to them; [members, B, width] for more than one."""
         out = torch.empty((*self._shape, x.shape[0], self._width))
-        self._mlp.forward(self._flat.data, x, out, slot, x2)
+        x2 = None if x2 is None else x2.contiguous()
+        self._mlp.forward(self._flat.data, x.contiguous(), out, slot, x2)
         return out
 
     def backward(self, gradient: Tensor) -> None:
@@ -61,7 +63,7 @@ class Stack:
 
     def input_gradient(self, gradient: Tensor, like: Tensor) -> Tensor:
         """The gradient of what was appended."""
-        found = torch.empty_like(like)
+        found = torch.empty_like(like, memory_format=torch.contiguous_format)
         self._mlp.backward(self._flat.data, gradient.contiguous(), None, _LEARN, found)
         return found
 
@@ -138,9 +140,16 @@ class ActorCriticKernel:
 
 
 def kernel_for(module: nn.Module, flat: FlatParameters) -> Kernel | ActorCriticKernel | None:
-    """The kernels' form of a module; None where they do not know it."""
+    """The kernels' form of a module; None, with a note, where they do not know it."""
     if not flat.native:
         return None
+    kernel = _known(module, flat)
+    if kernel is None:
+        kernels.note(f"the {type(module).__name__}, a kind of network that they do not know")
+    return kernel
+
+
+def _known(module: nn.Module, flat: FlatParameters) -> Kernel | ActorCriticKernel | None:
     if isinstance(module, ActorCritic):
         known = isinstance(module.policy_head, DiscreteHead | GaussianHead)
         return ActorCriticKernel(module, flat) if known else None

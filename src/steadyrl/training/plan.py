@@ -72,6 +72,7 @@ def make_folder(setup: Setup, *, run_dir: Path | None, here: Path | None = None)
                 "eval": settings.eval_seed,
             },
             "threads": settings.threads,
+            "kernels": settings.kernels,
         },
     )
 

@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from steadyrl import kernels
+
 PACKAGES = ("steadyrl", "torch", "numpy", "gymnasium", "safetensors", "tensorboardX", "mujoco", "box2d", "ale-py")
 
 
@@ -24,6 +26,7 @@ def provenance(working_directory: Path) -> dict[str, Any]:
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "platform": platform.platform(),
         "cpu": {"model": _cpu_model(), "cores": os.cpu_count()},
+        "native_kernels": kernels.isa() if kernels.available() else None,
     }
 
 

@@ -10,6 +10,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from steadyrl import kernels
 from steadyrl.training.evaluation import Evaluation, Watch
 from steadyrl.training.events import (
     CheckpointSaved,
@@ -152,6 +153,8 @@ class Session:
         metrics["train/n_updates"] = float(counters.updates)
         metrics |= mean_of(self._since_row)
         self._since_row.clear()
+        for what in kernels.notes():
+            self._events.emit(Notice("torch-path", f"PyTorch, not the native kernels, runs {what}."))
         self._events.emit(MetricsLogged(counters.timesteps, counters.updates, elapsed, metrics))
 
     def _evaluate(self) -> None:

@@ -12,13 +12,8 @@
 
 namespace steady {
 
-#if defined(STEADY_HAS_TAPE)
 #define STEADY_DECLARE(name) namespace name { extern const Ops ops; extern const TapeOps tape_ops; }
 #define STEADY_ENTRY(name) Isa{#name, &name::ops, &name::tape_ops}
-#else
-#define STEADY_DECLARE(name) namespace name { extern const Ops ops; }
-#define STEADY_ENTRY(name) Isa{#name, &name::ops}
-#endif
 
 #if defined(__aarch64__)
 STEADY_DECLARE(neon)

@@ -4,10 +4,7 @@
 #pragma once
 #include <cstdint>
 
-#if __has_include("tape.h")
 #include "tape.h"
-#define STEADY_HAS_TAPE 1
-#endif
 
 namespace steady {
 
@@ -80,9 +77,7 @@ struct Ops {
 struct Isa {
     const char* name;
     const Ops* ops;
-#if defined(STEADY_HAS_TAPE)
     const TapeOps* tape;
-#endif
 };
 
 // Chosen once: the best this CPU has, or the one that the environment variable STEADYRL_ISA names.

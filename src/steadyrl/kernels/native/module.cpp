@@ -15,9 +15,7 @@ std::vector<const char*> usable_isas();
 void bind_mlp(nb::module_& module);
 void bind_optim(nb::module_& module);
 void bind_gather(nb::module_& module);
-#if defined(STEADY_HAS_TAPE)
 void bind_tape(nb::module_& module);
-#endif
 
 }  // namespace steady
 
@@ -38,7 +36,5 @@ NB_MODULE(_native, module) {
     bind_mlp(module);
     bind_optim(module);
     bind_gather(module);
-#if defined(STEADY_HAS_TAPE)
     bind_tape(module);
-#endif
 }
