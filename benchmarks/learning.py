@@ -58,6 +58,9 @@ BARS = [
     Bar("td3", "Pendulum-v1", 20_000, 5, -170.0),
     Bar("ddpg", "Pendulum-v1", 20_000, 5, -170.0),
     Bar("sac", "MountainCarContinuous-v0", 50_000, 5, 90.0),
+    Bar("sac", "HalfCheetah-v5", 100_000, 3, 5000.0),
+    Bar("td3", "HalfCheetah-v5", 100_000, 3, 5000.0),
+    Bar("ppo", "HalfCheetah-v5", 1_000_000, 1, 3500.0),
 ]
 
 
@@ -65,6 +68,7 @@ def train_and_evaluate(bar: Bar, seed: int, folder: Path) -> dict[str, Any]:
     """One run; its row of the results, with the error instead of a score where it failed."""
     run = folder / f"{bar.name}-{seed}"
     train = ["train", bar.algo, bar.env, "--seed", str(seed), "--total-timesteps", str(bar.timesteps), "--json"]
+    train += ["--threads", "1"]  # runs go side by side
     row: dict[str, Any] = {"seed": seed, "command": f"steadyrl {' '.join(train)}"}
     try:
         trained = _steadyrl([*train, "--run-dir", str(run), "--quiet"])

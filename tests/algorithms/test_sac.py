@@ -90,7 +90,7 @@ def test_the_log_probability_is_that_of_the_sample_before_tanh() -> None:
         seen.extend(sample(params, noise))
         return seen[-2:]
 
-    algorithm._sample = spied
+    algorithm._sample = spied  # type: ignore[assignment]
     source = source_of(policy, 40)
     mean, std = gaussian(policy, numbers(transitions(policy, 40).obs[""]))
     algorithm.learn(source, 1, 0, 0.0)

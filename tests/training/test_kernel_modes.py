@@ -72,7 +72,7 @@ def test_both_modes_give_the_same_numbers(name: str, tmp_path: Path) -> None:
 @needs_native
 @pytest.mark.parametrize("name", ["ppo-gaussian", "sac"])
 def test_the_bits_do_not_follow_the_threads(name: str) -> None:
-    wide = {"net_arch": (256, 256), "batch_size": 256 if name == "sac" else 128}
+    wide: dict[str, Any] = {"net_arch": (256, 256), "batch_size": 256 if name == "sac" else 128}
     one, two, every = (trained(name, **wide, threads=n) for n in (1, 2, None))
     assert one.policy.sha256() == two.policy.sha256() == every.policy.sha256()
 
