@@ -121,8 +121,13 @@ class ActorCriticKernel:
         """[B]."""
         return self._value.forward(features, None, slot).squeeze(-1)
 
+    def look(self, obs: Any) -> tuple[Params, Tensor]:
+        """Both, without a way back."""
+        features = self._encoder(obs)
+        return self.params(features), self.values(features)
+
     def forward(self, obs: Any) -> tuple[Params, Tensor]:
-        """Both, with a way back."""
+        """Both, with one."""
         features = self._encoder(obs)
         return self.params(features, _LEARN), self.values(features, _LEARN)
 

@@ -33,16 +33,17 @@ class Trainable:
         self._outputs: Outputs = ()
         self._input: Tensor | None = None
 
-    @torch.no_grad()
     def evaluate(self, *inputs: Any) -> Outputs:
         """The module's outputs, flat, without a way back."""
-        return flatten(self.module(*inputs))
+        if self._kernel is not None:
+            return flatten(self._kernel.look(*inputs))
+        with torch.no_grad():
+            return flatten(self.module(*inputs))
 
     def forward(self, *inputs: Any) -> Outputs:
         """The module's outputs, flat; the next `backward` or `input_gradient` belongs to them."""
         if self._kernel is not None:
-            with torch.no_grad():
-                return flatten(self._kernel.forward(*inputs))
+            return flatten(self._kernel.forward(*inputs))
         *rest, last = inputs
         if isinstance(last, Tensor):
             last = self._input = last.detach().requires_grad_()
