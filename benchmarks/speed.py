@@ -47,7 +47,10 @@ def compare(work: str, repeats: int) -> dict[str, Any]:
             rows[library].append(measure(library, work))
     for key in ("steps", "gradient_steps", "samples"):
         done = {library: {row[key] for row in found} for library, found in rows.items()}
-        assert len(set().union(*done.values())) == 1, f"{work}: not the same {key}: {done}"
+        counts = set().union(*done.values())
+        # A native environment's autoreset makes up rows, which leaves some minibatches smaller, and so more of them.
+        room = 0.02 if WORKS[work].vec == "native" else 0.0
+        assert max(counts) - min(counts) <= room * max(counts), f"{work}: not the same {key}: {done}"
     speeds = {library: [row["steps"] / row["seconds"] for row in found] for library, found in rows.items()}
     pairs = {
         peer: [round(a / b, 2) for a, b in zip(speeds["ours"], speeds[peer], strict=True)] for peer in libraries[1:]

@@ -12,6 +12,7 @@ from speed_works import WORKS, Work
 
 import steadyrl as srl
 from steadyrl.training.events import Event, MetricsLogged
+from steadyrl.training.threads import usable_cores
 
 
 class Counter:
@@ -33,7 +34,14 @@ def main() -> None:
     work = WORKS[sys.argv[1]]
     agent_class = getattr(srl, work.algo.upper())
     agent = agent_class(
-        work.env, preset="none", num_envs=work.num_envs, seed=0, eval_freq=0, checkpoint_freq=0, **work.settings
+        work.env,
+        preset="none",
+        num_envs=work.num_envs,
+        vec=work.vec,
+        seed=0,
+        eval_freq=0,
+        checkpoint_freq=0,
+        **work.settings,
     )
     counter = Counter()
     agent.learn(work.warm, callback=counter)
@@ -48,7 +56,7 @@ def main() -> None:
         "gradient_steps": round(counter.gradient_steps - before),
         "samples": samples(work, steps, round(counter.gradient_steps - before)),
         "seconds": seconds,
-        "threads": agent.threads,
+        "threads": usable_cores() if agent.policy.native else 1,
     }
     print(json.dumps(result))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class Work:
     warm: int
     steps: int
     settings: dict[str, Any] = field(default_factory=dict)
+    vec: Literal["sync", "native"] = "sync"  # how ours steps environments; the peers have only the first
 
 
 WORKS = {
@@ -77,3 +78,4 @@ WORKS = {
         },
     ),
 }
+WORKS["ppo-cartpole-native"] = replace(WORKS["ppo-cartpole"], vec="native")
