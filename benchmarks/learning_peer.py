@@ -80,7 +80,7 @@ def main() -> None:
             "iqm": interquartile_mean([row["mean"] for row in rows]),
             "runs": rows,
         }
-        (RESULTS / f"learning-peer-{options.algo}-{options.env}.json").write_text(json.dumps(document, indent=2) + "\n")
+        (RESULTS / f"peer-{options.algo}-{options.env}.json").write_text(json.dumps(document, indent=2) + "\n")
         print(json.dumps(rows[-1]), flush=True)
 
 

@@ -71,9 +71,40 @@ def speed() -> str:
         f"Medians of {document['repeats']} measurements each, in turn, on one machine with {machine['cores']} cores "
         f"({machine['platform']}); torch {versions['ours']['torch']}, Gymnasium {versions['ours']['gymnasium']}, "
         f"Stable-Baselines3 {versions['sb3']['stable_baselines3']}{sbx}. "
-        "SteadyRL computes with 1 thread here, the peers with their defaults.\n"
+        "Threads are each library's defaults.\n"
     )
     return table(head, rows) + "\n" + note
+
+
+def updates() -> str:
+    """Whole updates beside eager ones and bare products, from `updates.json`."""
+    path = RESULTS / "updates.json"
+    if not path.exists():
+        return PENDING + "\n"
+    document = json.loads(path.read_text())
+    head = ("work", "on the kernels, us", "in PyTorch, us", "ratio")
+    rows = [
+        (row["case"], f"{row['native_us']:g}", f"{row['torch_us']:g}", f"{row['ratio']:g}")
+        for row in document["results"]
+    ]
+    note = f"Medians in turn, up to {document['threads']} threads; {document['isa']}, torch {document['torch']}.\n"
+    return table(head, rows) + "\n" + note
+
+
+def peers(algo: str) -> str:
+    """Final scores of Stable-Baselines3 with our presets and seeds, from `peer-*.json`."""
+    rows, versions = [], {}
+    for path in sorted(RESULTS.glob(f"peer-{algo}-*.json")):
+        document = json.loads(path.read_text())
+        versions = document["versions"]
+        scores = ", ".join(f"{run['mean']:.1f}" for run in document["runs"])
+        env = path.stem.removeprefix(f"peer-{algo}-")
+        rows.append((env, f"{document['timesteps']:,}", scores, f"{document['iqm']:.1f}"))
+    if not rows:
+        return PENDING + "\n"
+    head = ("environment", "steps", "final score of each seed", "interquartile mean")
+    made = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return table(head, rows) + f"\nMade with {made}.\n"
 
 
 def hyperparameters(algo: str) -> str:
@@ -98,9 +129,11 @@ def preset_list() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "learning": learning,
     "speed": speed,
+    "updates": updates,
     "settings": settings,
     "presets": preset_list,
     **{f"hyperparameters-{algo}": lambda algo=algo: hyperparameters(algo) for algo in CONFIGS},  # type: ignore[misc]
+    **{f"peers-{algo}": lambda algo=algo: peers(algo) for algo in CONFIGS},  # type: ignore[misc]
     **{f"learning-{algo}": lambda algo=algo: learning(algo) for algo in CONFIGS},  # type: ignore[misc]
 }
 
