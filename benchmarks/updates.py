@@ -33,10 +33,10 @@ MINIBATCHES = 10  # of an update, which itself costs something once
 RESULTS = Path(__file__).parent / "results"
 
 
-def policy_of(config: Any, obs: int, action: gym.Space[Any]) -> Policy:
-    """A policy on the kernels, with its initial weights."""
+def policy_of(config: Any, obs: int, action: gym.Space[Any], *, native: bool = True) -> Policy:
+    """A policy with its initial weights."""
     obs_spec = ObsSpec.of(gym.spaces.Box(-np.inf, np.inf, (obs,)))
-    policy = Policy(obs_spec, ActionSpec.of(action), architecture_of(config), None, torch.device("cpu"), native=True)
+    policy = Policy(obs_spec, ActionSpec.of(action), architecture_of(config), None, torch.device("cpu"), native=native)
     policy.initialise(Stream(0, "weights"))
     return policy
 

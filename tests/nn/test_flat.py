@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -106,3 +111,60 @@ def test_other_parameters_are_refused(module: nn.Module, words: str) -> None:
         module = nn.Sequential(nn.Linear(2, 2), module)
     with pytest.raises(ValueError, match=words):
         FlatParameters(module)
+
+
+def replace_data(net: Net) -> None:
+    for p in net.parameters():
+        p.data = p.data * 2.0
+
+
+def assign(net: Net) -> None:
+    net.load_state_dict({name: 2.0 * x for name, x in net.state_dict().items()}, assign=True)
+
+
+def convert(net: Net) -> None:
+    net.double()
+    with torch.no_grad():
+        for p in net.parameters():
+            p.mul_(2.0)
+
+
+@pytest.mark.parametrize("change", [replace_data, assign, convert, Net.zero_grad])
+def test_what_was_put_in_place_of_the_views_is_regained(change: Callable[[Net], None]) -> None:
+    net = Net()
+    flat = FlatParameters(net)
+    wanted = (1.0 if change is Net.zero_grad else 2.0) * flat.data
+    change(net)
+    assert not flat.intact()
+    flat.regain()
+    assert flat.intact()
+    assert torch.equal(flat.data, wanted)
+    assert [id(p) for p in net.parameters()] == [id(p) for p in flat.parameters]
+    flat.zero_grad()
+    net(X).square().sum().backward()
+    assert flat.intact()
+    assert torch.equal(flat.grad, packed(torch.autograd.grad(net(X).square().sum(), list(net.parameters()))))
+
+
+def test_a_parameter_of_another_shape_is_refused() -> None:
+    net = Net()
+    flat = FlatParameters(net)
+    net.log_std.data = torch.zeros(3)
+    with pytest.raises(ValueError, match=r"log_std is \[3\] now, but it was made as \[2\]"):
+        flat.regain()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))])
+def test_a_copy_is_flat_too_and_apart(copied: Callable[[Any], Any]) -> None:
+    net = Net()
+    flat = FlatParameters(net)
+    flat.grad.fill_(3.0)
+    before = flat.data.clone()
+    other_net, other = copied((net, flat))
+    assert other.intact()
+    assert torch.equal(other.data, before)
+    assert torch.equal(other.grad, flat.grad)
+    other.data.fill_(0.5)
+    assert all(p.eq(0.5).all() for p in other_net.parameters())
+    assert torch.equal(flat.data, before)
+    assert other.place(other_net.head) == flat.place(net.head)

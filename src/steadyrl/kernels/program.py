@@ -62,7 +62,7 @@ class Program:
 
         self.names = names
         self.alone = alone
-        self.gradients = tuple(torch.empty(grad.shape) for grad in gradients)
+        self.gradients = tuple(torch.empty(grad.shape, dtype=torch.float32) for grad in gradients)
         # All scalars are one small tensor, so that a loss with ten metrics is not ten allocations.
         self._scalars = [i for i, result in enumerate(results) if result.shape == () and result.dtype == torch.float32]
         self._others = [i for i in range(len(results)) if i not in self._scalars]
@@ -91,7 +91,7 @@ class Program:
         others = [torch.empty(shape, dtype=dtype) for shape, dtype in self._shapes]
         if not self._scalars:
             return others if self._run(arguments, tuple(others)) else None
-        block = torch.empty(len(self._scalars))
+        block = torch.empty(len(self._scalars), dtype=torch.float32)
         if not self._run(arguments, (block, *others)):
             return None
         scalars = block.unbind()
@@ -120,15 +120,20 @@ class _Traced:
         return [entry for entry in self._known.values() if isinstance(entry, Program)]
 
     def _call(self, arguments: tuple[Any, ...]) -> tuple[Program, list[Tensor]]:
-        if self._last is not None:
-            results = self._last(arguments)
+        program = self._last  # another thread may change it at any time
+        if program is not None:
+            results = program(arguments)
             if results is not None:
-                return self._last, results
-        self._last = self._find(arguments)
-        results = self._last(arguments)
+                return program, results
+        self._last = program = self._find(arguments)
+        results = program(arguments)
         if results is None:
             raise CannotTrace("the memory of an argument cannot be read.")
-        return self._last, results
+        return program, results
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy records anew."""
+        return self.__dict__ | {"_known": {}, "_last": None}
 
     def _find(self, arguments: tuple[Any, ...]) -> Program:
         tokens, leaves = describe(arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,8 @@ class FlatParameters:
     by the alignment of its operands, so that a policy loaded into ordinary tensors would otherwise compute other
     bits than the one that was trained.
 
+    A copy, deep or by pickle, is flat too: the copied parameters are views of the copied buffers.
+
     Args:
         module: Its parameters move.
         native: Whether CPU kernels may work on them; they do where they are there.
@@ -38,38 +41,83 @@ class FlatParameters:
     """
 
     def __init__(self, module: nn.Module, *, native: bool = False) -> None:
-        self.parameters = list(module.parameters())
+        owners: dict[nn.Parameter, tuple[dict[str, Any], str]] = {}
+        for layer in module.modules():
+            for name, p in layer._parameters.items():
+                if p is not None:
+                    owners.setdefault(p, (layer._parameters, name))
+        self.parameters, self._owners = list(owners), list(owners.values())
         kinds = {(p.dtype, p.device) for p in self.parameters}
         if len(kinds) != 1 or next(iter(kinds))[0] != torch.float32:
             found = sorted(f"{dtype} on {device}" for dtype, device in kinds)
             raise ValueError(f"parameters must be float32 on one device, found {found or 'none'}")
-        self._padded = [-(-p.numel() // ALIGN) * ALIGN for p in self.parameters]
+        self._sizes = [p.shape for p in self.parameters]
         self.native = native and self.parameters[0].device.type == "cpu" and kernels.available()
-        starts = itertools.accumulate(self._padded, initial=0)
-        self._starts = {id(p): start for p, start in zip(self.parameters, starts, strict=False)}
-        self.data = torch.zeros(sum(self._padded), device=self.parameters[0].device)
+        size = sum(map(_padded, self._sizes))
+        self.data = torch.zeros(size, dtype=torch.float32, device=self.parameters[0].device)
         self.grad = torch.zeros_like(self.data)
-        for p, data, grad in zip(self.parameters, self._views(self.data), self._views(self.grad), strict=True):
-            p.data = data.copy_(p.data)
-            p.grad = grad
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        starts = itertools.accumulate(map(_padded, self._sizes), initial=0)
+        self._starts = {id(p): start for p, start in zip(self.parameters, starts, strict=False)}
+        self._views = list(zip(self._split(self.data), self._split(self.grad), strict=True))
+        self._places = [
+            (owner, name, p, data.data_ptr(), grad.data_ptr())
+            for (owner, name), p, (data, grad) in zip(self._owners, self.parameters, self._views, strict=True)
+        ]
+        self.regain()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what belongs to the memory of this one."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_starts", "_views", "_places")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The copied parameters have memory of their own, and become views again."""
+        self.__dict__.update(state)
+        self._lay_out()
 
     def place(self, layer: nn.Linear) -> tuple[int, int, int]:
         """Where a layer's weight and bias start in the buffer, and its width."""
         return self._starts[id(layer.weight)], self._starts[id(layer.bias)], layer.out_features
 
-    def _views(self, buffer: Tensor) -> list[Tensor]:
-        parts = torch.split_with_sizes(buffer, self._padded)
-        return [part[: p.numel()].view(p.shape) for part, p in zip(parts, self.parameters, strict=True)]
+    def _split(self, buffer: Tensor) -> list[Tensor]:
+        parts = torch.split_with_sizes(buffer, [*map(_padded, self._sizes)])
+        return [part[: size.numel()].view(size) for part, size in zip(parts, self._sizes, strict=True)]
 
     def zero_grad(self) -> None:
         """Set every gradient to 0, in place."""
         self.grad.zero_()
 
     def intact(self) -> bool:
-        """Whether parameters and gradients are still the views made at construction."""
-        rows = zip(self.parameters, self._views(self.data), self._views(self.grad), strict=True)
-        return all(_same_memory(p, data) and _same_memory(p.grad, grad) for p, data, grad in rows)
+        """Whether the module still has these parameters, and they and their gradients are views of the buffers."""
+        for owner, name, p, data, grad in self._places:  # bare numbers: this runs before every single prediction
+            if owner[name] is not p or p.data_ptr() != data or p.grad is None or p.grad.data_ptr() != grad:
+                return False
+        return True
+
+    def regain(self) -> None:
+        """Take back what went elsewhere, with the numbers it has now, as float32 on the buffers' device.
+
+        `p.data = x`, `load_state_dict(..., assign=True)`, `module.to(...)` and `module.zero_grad()` put other memory in
+        place of the views; an optimiser and kernels would work on without ever being seen again.
+
+        Raises:
+            ValueError: a parameter was given another shape.
+        """
+        if self.intact():
+            return
+        for (owner, name), p, (data, grad) in zip(self._owners, self.parameters, self._views, strict=True):
+            given = owner[name]
+            if given.shape != data.shape:
+                raise ValueError(f"the parameter {name} is {[*given.shape]} now, but it was made as {[*data.shape]}")
+            if given.data_ptr() != data.data_ptr():
+                data.copy_(given.detach())
+            p.grad = None
+            p.data, p.grad = data, grad.detach()  # `module.to` changes the object that it finds as a gradient
+            owner[name] = p
 
 
-def _same_memory(tensor: Tensor | None, view: Tensor) -> bool:
-    return tensor is not None and tensor.data_ptr() == view.data_ptr() and tensor.shape == view.shape
+def _padded(size: torch.Size) -> int:
+    """Numbers that a parameter takes up, with what fills its last 64 bytes."""
+    return -(-size.numel() // ALIGN) * ALIGN

@@ -52,7 +52,7 @@ class Stack:
 
     def forward(self, x: Tensor, x2: Tensor | None = None, slot: int = _LOOK) -> Tensor:
         """[B, width] for features [B, F] and what is appended to them; [members, B, width] for more than one."""
-        out = torch.empty((*self._shape, x.shape[0], self._width))
+        out = torch.empty((*self._shape, x.shape[0], self._width), dtype=torch.float32)
         x2 = None if x2 is None else x2.contiguous()
         self._mlp.forward(self._flat.data, x.contiguous(), out, slot, x2)
         return out

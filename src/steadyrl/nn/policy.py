@@ -74,6 +74,11 @@ class Policy:
         else:
             self.net.initialise(stream)
 
+    def regain(self) -> None:
+        """Take over weights that were put in place of the policy's own; see `FlatParameters.regain`."""
+        for part in self.parts.values():
+            part.flat.regain()
+
     def normalise(self, obs: ObsTree) -> ObsTree:
         """Stored observations, leaves [B, ...], as the network takes them; statistics stay as they are."""
         return obs if self.normalizer is None else self.normalizer(obs)

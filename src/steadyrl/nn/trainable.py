@@ -29,9 +29,21 @@ class Trainable:
     def __init__(self, module: Part, *, native: bool) -> None:
         self.module = module
         self.flat = FlatParameters(module, native=native)
-        module.kernel = self._kernel = kernel_for(module, self.flat)
+        self._start()
+
+    def _start(self) -> None:
+        self.module.kernel = self._kernel = kernel_for(self.module, self.flat)
         self._outputs: Outputs = ()
         self._input: Tensor | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has of its own: kernels and a way back are made anew."""
+        return {"module": self.module, "flat": self.flat}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """See `__getstate__`."""
+        self.module, self.flat = state["module"], state["flat"]
+        self._start()
 
     def evaluate(self, *inputs: Any) -> Outputs:
         """The module's outputs, flat, without a way back."""

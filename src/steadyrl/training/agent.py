@@ -128,7 +128,8 @@ class Agent:
         return self._loop.counters.timesteps if self._loop else int(self.about.get("num_timesteps", 0))
 
     def computing(self) -> AbstractContextManager[None]:
-        """Inside, this agent's networks compute with its number of threads."""
+        """Inside, this agent's networks compute with its number of threads, and with the weights they were given."""
+        self.policy.regain()
         threads = self.setup.settings.threads if self.setup else None
         return computing_threads(threads, native=self.policy.native)
 
