@@ -28,7 +28,6 @@ from steadyrl.configs import PPOConfig
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.seeding import Seeds
 from steadyrl.training.on_policy import OnPolicyLoop
-from steadyrl.training.threads import usable_cores
 
 HERE = Path(__file__).parent
 WAYS = {"kernels": True, "PyTorch": False}
@@ -135,9 +134,9 @@ def _label(x: float, y: float, text: str, anchor: str, colour: str = "#575d69") 
 def main() -> None:
     """Measure, print, keep and draw."""
     torch.set_num_threads(1)
-    kernels.set_threads(usable_cores())
+    kernels.set_threads(kernels.usable_cores())
     results = {panel: {str(x): measure(panel, x) for x in xs} for panel, xs in PANELS.items()}
-    document = {"isa": kernels.isa(), "kernel_threads": usable_cores(), "torch_threads": 1, "results": results}
+    document = {"isa": kernels.isa(), "kernel_threads": kernels.usable_cores(), "torch_threads": 1, "results": results}
     text = json.dumps(document, indent=1)
     (HERE / "results" / "growth.json").write_text(text + "\n")
     (HERE.parent / "docs" / "images" / "growth.svg").write_text(picture(results) + "\n")

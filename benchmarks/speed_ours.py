@@ -11,8 +11,8 @@ from time import perf_counter
 from speed_works import WORKS, Work
 
 import steadyrl as srl
+from steadyrl import kernels
 from steadyrl.training.events import Event, MetricsLogged
-from steadyrl.training.threads import usable_cores
 
 
 class Counter:
@@ -56,7 +56,7 @@ def main() -> None:
         "gradient_steps": round(counter.gradient_steps - before),
         "samples": samples(work, steps, round(counter.gradient_steps - before)),
         "seconds": seconds,
-        "threads": usable_cores() if agent.policy.native else 1,
+        "threads": kernels.usable_cores() if agent.policy.native else 1,
     }
     print(json.dumps(result))
 

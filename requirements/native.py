@@ -93,6 +93,9 @@ def main() -> None:
     try:
         build(BUILD / "native", ROOT / "src")
     except NotBuiltError as error:
+        for old in (ROOT / "src" / "steadyrl" / "kernels").glob("_native.*"):
+            if old.suffix in (".so", ".pyd"):
+                old.unlink()  # what an earlier build left is of other sources than the Python beside it
         print(f"note: the native kernels were not built ({error}): everything works through PyTorch, but slower.")
 
 

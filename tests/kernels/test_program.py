@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -211,3 +213,29 @@ def test_old_programs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (1, 2, 3, 4, 5, 1):
         assert traced(torch.zeros(size)).tolist() == [float(size)] * size
     assert len(traced.programs) == 3
+
+
+def test_threads_with_shapes_of_their_own_may_share_a_loss() -> None:
+    traced = TracedLoss(clipped)
+    failures: list[Exception] = []
+
+    def call(n: int) -> None:
+        outputs, target = (torch.linspace(0.0, 1.0, n),), torch.zeros(n)
+        _, _, (wanted,) = with_gradient(clipped, outputs, target, 0.5)
+        try:
+            for _ in range(500):
+                torch.testing.assert_close(traced(outputs, target, 0.5)[2][0], wanted)
+        except Exception as error:
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=call, args=(n,)) for n in (3, 5, 7)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert failures == []

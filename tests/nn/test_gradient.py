@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from steadyrl import kernels
 from steadyrl.nn.distributions import StateDependentGaussian
-from steadyrl.nn.gradient import with_gradient
+from steadyrl.nn.gradient import Loss, with_gradient
 from steadyrl.nn.heads import SDEHead
 from steadyrl.nn.part import Part
 from steadyrl.nn.trainable import Trainable
@@ -96,3 +97,29 @@ def test_the_two_halves_are_backward_through_all() -> None:
     assert flat.intact()
     assert flat.grad[expected != 0].abs().min().item() > 0
     torch.testing.assert_close(flat.grad, expected)
+
+
+class Owner:
+    native = kernels.available()
+
+    def __init__(self) -> None:
+        self.notes: dict[str, bool] = {}
+
+
+def test_what_the_kernels_cannot_run_runs_by_autograd_and_is_noted() -> None:
+    def picks(outputs: Outputs, index: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return outputs[0][torch.arange(3), index].sum(), {}
+
+    def looks(outputs: Outputs, index: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return outputs[0].sum() * float(index.max().item()), {}
+
+    values = torch.arange(6.0).reshape(3, 2)
+    for loss, index in ((picks, torch.tensor([0, -1, 1])), (looks, torch.tensor([2, 1, 0]))):
+        owner = Owner()
+        made = Loss(loss, owner)
+        for _ in range(3):
+            value, _, (gradient,) = made((values,), index)
+            expected, _, (theirs,) = with_gradient(loss, (values,), index)
+            assert value.item() == expected.item()
+            assert torch.equal(gradient, theirs)
+        assert len(owner.notes) == owner.native

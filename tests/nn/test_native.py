@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 from gymnasium import spaces as gs
-from torch import Tensor
+from torch import Tensor, nn
 
 from steadyrl import kernels
 from steadyrl.nn.native import ActorCriticKernel, Kernel
+from steadyrl.nn.part import looking
 from steadyrl.nn.policy import Policy
+from steadyrl.nn.q_networks import DeterministicActor
 from steadyrl.nn.trainable import Trainable
 from steadyrl.seeding import Stream
 from support.off_policy import FAMILIES, off_policy
@@ -98,14 +100,35 @@ def test_any_number_of_critics(family: str, n_critics: int) -> None:
     check(policy.parts["q"], inputs_of(policy, "q", VECTOR, 9))
 
 
-def test_where_no_gradient_is_recorded_the_module_itself_runs_on_the_kernels() -> None:
+def test_only_a_look_runs_on_the_kernels_and_elsewhere_the_module_is_a_plain_one() -> None:
     policy = off_policy("sac")
     native = twin(policy.parts["pi"])
-    inputs = inputs_of(policy, "pi", VECTOR, 33)
+    obs = inputs_of(policy, "pi", VECTOR, 33)[0]
+    looked = looking(lambda: native.module(obs))()
+    assert all(torch.equal(a, b) for a, b in zip(looked, native.evaluate(obs), strict=True))
+    others = {name: torch.zeros_like(p) for name, p in native.module.named_parameters()}
     with torch.no_grad():
-        found = native.module(*inputs)
-    assert all(torch.equal(a, b) for a, b in zip(found, native.evaluate(*inputs), strict=True))
-    assert native.module(*inputs)[0].requires_grad  # and by autograd where one is
+        called = torch.func.functional_call(native.module, others, (obs,))
+    assert not any(x.any() for x in called)
+    assert native.module(obs)[0].requires_grad
+
+
+class Halved(DeterministicActor):
+    def forward(self, obs: Any) -> Any:
+        return (0.5 * super().forward(obs)[0],)
+
+
+@pytest.mark.parametrize("layer", [nn.LayerNorm(8), nn.ELU(alpha=0.5), nn.Dropout(0.0)], ids=str)
+def test_what_is_not_exactly_known_runs_through_pytorch(layer: nn.Module) -> None:
+    policy = off_policy("td3")
+    actor = policy.parts["pi"].module
+    assert isinstance(actor, DeterministicActor)
+    half = Halved(policy.obs_spec, policy.action_spec.size, (8,), "tanh")
+    assert not Trainable(half, native=True).on_kernels
+    assert twin(policy.parts["pi"]).on_kernels
+    changed = copy.deepcopy(actor)
+    changed.trunk = nn.Sequential(*changed.trunk, layer)
+    assert not Trainable(changed, native=True).on_kernels
 
 
 def test_a_copy_of_a_module_does_not_run_on_the_kernels_of_the_original() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import steadyrl as srl
 from steadyrl import kernels
 from steadyrl.errors import UserError
 from steadyrl.training.agent import Agent
-from steadyrl.training.events import Event, Notice
+from steadyrl.training.events import Event, MetricsLogged, Notice
 from support.kernels import needs_native
 from support.off_policy import agent_of
 
@@ -36,13 +38,16 @@ TRAININGS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
 }
 
 
-def trained(name: str, folder: Path | None = None, heard: list[Event] | None = None, **options: Any) -> Agent:
+def made(name: str, **options: Any) -> tuple[Agent, int]:
     algo, env, steps, settings = TRAININGS[name]
     settings = {**SHORT, **settings, **options}
     if algo in ("ppo", "a2c"):
-        agent: Agent = {"ppo": srl.PPO, "a2c": srl.A2C}[algo](env, preset="none", **settings)
-    else:
-        agent = agent_of(algo, env, **settings)
+        return {"ppo": srl.PPO, "a2c": srl.A2C}[algo](env, preset="none", **settings), steps
+    return agent_of(algo, env, **settings), steps
+
+
+def trained(name: str, folder: Path | None = None, heard: list[Event] | None = None, **options: Any) -> Agent:
+    agent, steps = made(name, **options)
     agent.learn(steps, run_dir=folder, callback=None if heard is None else heard.append)
     agent.close()
     return agent
@@ -94,7 +99,6 @@ def test_a_saved_policy_plays_with_the_same_bits(name: str, tmp_path: Path) -> N
 
 @needs_native
 def test_what_runs_through_pytorch_is_said_once() -> None:
-    kernels.notes()
     for name, times in (("dqn-dueling", 1), ("dqn", 0)):
         heard: list[Event] = []
         trained(name, heard=heard)
@@ -110,3 +114,80 @@ def test_without_kernels_auto_is_pytorch_and_native_an_error(monkeypatch: pytest
         trained("ppo", kernels="native")
     assert caught.value.code == "no-kernels"
     assert "--kernels auto" in (caught.value.remedy or "")
+
+
+def test_loading_with_an_unknown_choice_is_refused(tmp_path: Path) -> None:
+    path = trained("ppo", kernels="torch").save(tmp_path / "agent")
+    with pytest.raises(UserError, match="kernels is 'nonsense', but it must be one of auto, native, torch") as caught:
+        srl.load(path, kernels="nonsense")
+    assert caught.value.code == "bad-value"
+
+
+MODES = [pytest.param("native", marks=needs_native), "torch"]
+
+
+def assign(net: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    net.load_state_dict(weights, assign=True)
+
+
+def set_data(net: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    for name, p in net.named_parameters():
+        p.data = weights[name]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("change", [assign, set_data])
+def test_weights_put_in_place_of_the_agents_are_used_and_trained(
+    mode: str, change: Callable[[torch.nn.Module, dict[str, torch.Tensor]], None]
+) -> None:
+    agent, other = (
+        srl.PPO("Pendulum-v1", preset="none", seed=seed, n_steps=32, batch_size=32, kernels=mode) for seed in (0, 1)
+    )
+    obs = np.linspace(-1.0, 1.0, 12, dtype=np.float32).reshape(4, 3)
+    change(agent.policy.net, {name: x.clone() for name, x in other.policy.net.state_dict().items()})
+    np.testing.assert_array_equal(agent.value(obs), other.value(obs))
+    before = agent.policy.sha256()
+    agent.policy.net.zero_grad()
+    agent.learn(32)
+    assert agent.policy.sha256() != before
+    assert agent.policy.parts["net"].flat.intact()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_weights_that_a_callback_put_in_place_are_trained(mode: str) -> None:
+    agent = srl.PPO("Pendulum-v1", preset="none", seed=0, n_steps=32, batch_size=32, kernels=mode)
+    zeros = {name: torch.zeros_like(x) for name, x in agent.policy.net.state_dict().items()}
+
+    def callback(event: Event) -> None:
+        if isinstance(event, MetricsLogged) and event.updates == 1:
+            set_data(agent.policy.net, zeros)
+
+    agent.learn(64, callback=callback)
+    assert agent.policy.parts["net"].flat.intact()
+    assert 0.0 < agent.policy.parts["net"].flat.data.abs().max().item() < 0.1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["ppo-gaussian", "dqn", "sac"])
+def test_a_deep_copy_acts_alike_and_trains_apart(name: str, mode: str) -> None:
+    agent, steps = made(name, kernels=mode)
+    agent.learn(steps)
+    before = agent.policy.sha256()
+    twin = copy.deepcopy(agent)
+    obs = np.zeros((3, agent.policy.obs_spec.leaves[0].size), np.float32)
+    np.testing.assert_array_equal(twin.predict(obs, deterministic=True)[0], agent.predict(obs, deterministic=True)[0])
+    twin.learn(steps)
+    assert twin.policy.native == (mode == "native")
+    assert twin.policy.sha256() != before
+    assert agent.policy.sha256() == before
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["ppo-gaussian", "dqn-c51", "sac"])
+def test_torchs_default_type_changes_no_bit(name: str, mode: str) -> None:
+    wanted = trained(name, kernels=mode).policy.sha256()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert trained(name, kernels=mode).policy.sha256() == wanted
+    finally:
+        torch.set_default_dtype(torch.float32)

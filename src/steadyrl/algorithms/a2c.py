@@ -61,7 +61,7 @@ class A2C:
             policy.distribution, seeds.stream("algo", "actions"), config.num_envs, config.sde_sample_freq
         )
         self._net = policy.parts["net"]
-        self._loss = Loss(partial(a2c_loss, distribution=policy.distribution, config=config), native=policy.native)
+        self._loss = Loss(partial(a2c_loss, distribution=policy.distribution, config=config), policy)
         self._optimizer: Adam | RMSprop = (
             RMSprop(self._net.flat, eps=config.rms_prop_eps) if config.use_rms_prop else Adam(self._net.flat, eps=1e-5)
         )

@@ -74,7 +74,7 @@ class DQN:
         self._target = self._q.target()
         self._optimizer = Adam(self._q.flat, eps=1e-8)
         self._actions = seeds.stream("algo", "actions")
-        self._loss = Loss(LOSSES[config.head], native=policy.native)
+        self._loss = Loss(LOSSES[config.head], policy)
         self._target_updates = 0
 
     def epsilon(self, progress: float) -> float:

@@ -82,7 +82,7 @@ class PPO:
         self._net = policy.parts["net"]
         self._optimizer = Adam(self._net.flat, eps=1e-5)
         loss = partial(ppo_loss, distribution=policy.distribution, config=config)
-        self._loss = Loss(loss, native=policy.native)
+        self._loss = Loss(loss, policy)
 
     def learn(self, batch: RolloutBatch, progress: float) -> Metrics:
         """One update from one rollout.

@@ -65,10 +65,9 @@ class SAC:
         self._pi, self._q, self._distribution = policy.parts["pi"], policy.parts["q"], policy.distribution
         self._target_q = self._q.target()
         self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)
-        native = policy.native
-        self._sample = Function(partial(sample, distribution=self._distribution), native=native)
-        self._pullback = Loss(partial(sample_pullback, distribution=self._distribution), native=native)
-        self._critic_loss, self._actor_loss = Loss(critic_loss, native=native), Loss(soft_actor_loss, native=native)
+        self._sample = Function(partial(sample, distribution=self._distribution), policy)
+        self._pullback = Loss(partial(sample_pullback, distribution=self._distribution), policy)
+        self._critic_loss, self._actor_loss = Loss(critic_loss, policy), Loss(soft_actor_loss, policy)
         self.temperature = Temperature(config, -float(policy.action_spec.size), policy)
         self._random = seeds.stream("algo", "actions")
         self._sampling = seeds.stream("algo", "updates")

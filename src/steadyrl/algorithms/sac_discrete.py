@@ -62,8 +62,8 @@ class DiscreteSAC:
         self._pi, self._q = policy.parts["pi"], policy.parts["q"]
         self._target_q = self._q.target()
         self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)
-        self._critic_loss = Loss(discrete_critic_loss, native=policy.native)
-        self._actor_loss = Loss(discrete_actor_loss, native=policy.native)
+        self._critic_loss = Loss(discrete_critic_loss, policy)
+        self._actor_loss = Loss(discrete_actor_loss, policy)
         n_actions = policy.action_spec.nvec[0]
         self.temperature = Temperature(config, TARGET_ENTROPY * math.log(n_actions), policy)
         self._random = seeds.stream("algo", "actions")

@@ -53,8 +53,8 @@ class TD3:
         self._pi, self._q = policy.parts["pi"], policy.parts["q"]
         self._target_pi, self._target_q = self._pi.target(), self._q.target()
         self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)
-        self._critic_loss = Loss(critic_loss, native=policy.native)
-        self._actor_loss = Loss(deterministic_actor_loss, native=policy.native)
+        self._critic_loss = Loss(critic_loss, policy)
+        self._actor_loss = Loss(deterministic_actor_loss, policy)
         self._random = seeds.stream("algo", "actions")
         self._smoothing = seeds.stream("algo", "target noise")
         shape = (config.num_envs, policy.action_spec.size)

@@ -35,10 +35,11 @@ class Temperature:
     def __init__(self, config: SACConfig, target_entropy: float, policy: Policy) -> None:
         self.learnt = isinstance(config.ent_coef, str)
         self.target_entropy = target_entropy if isinstance(config.target_entropy, str) else config.target_entropy
-        self._loss = Loss(temperature_loss, native=policy.native)
-        self._fixed = torch.tensor(config.initial_ent_coef, device=policy.device)
+        self._loss = Loss(temperature_loss, policy)
+        self._fixed = torch.tensor(config.initial_ent_coef, dtype=torch.float32, device=policy.device)
         if self.learnt:
-            self.log_alpha = nn.Parameter(torch.tensor([math.log(config.initial_ent_coef)], device=policy.device))
+            start = [math.log(config.initial_ent_coef)]
+            self.log_alpha = nn.Parameter(torch.tensor(start, dtype=torch.float32, device=policy.device))
             self._flat = FlatParameters(nn.ParameterList([self.log_alpha]), native=policy.native)
             self._optimizer = Adam(self._flat)
 

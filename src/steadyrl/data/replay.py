@@ -224,7 +224,7 @@ class Replay:
             self._obs("next_obs", last),
             torch.from_numpy(self._flat["terminated"].take(last)),
             torch.from_numpy(discounts),
-            torch.ones(len(index)),
+            torch.ones(len(index), dtype=torch.float32),
             torch.from_numpy(index),
             inside,
         )

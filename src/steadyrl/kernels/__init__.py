@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
 import sys
+from pathlib import Path
 
 from steadyrl.kernels.errors import CannotTrace
 
-__all__ = ["CannotTrace", "available", "isa", "note", "notes", "reason", "set_threads"]
-
-_notes: dict[str, None] = {}
+__all__ = ["CannotTrace", "available", "isa", "reason", "set_threads", "threads", "usable_cores"]
 
 
 @functools.cache
@@ -46,18 +46,6 @@ def isa() -> str:
     return _native.isa()
 
 
-def note(text: str) -> None:
-    """Remember that something runs through PyTorch although there are kernels, to be said once."""
-    _notes[text] = None
-
-
-def notes() -> list[str]:
-    """What has been noted and not been asked for since."""
-    found = list(_notes)
-    _notes.clear()
-    return found
-
-
 def set_threads(n: int) -> None:
     """Let kernels use up to `n` threads, and never more than the cores of this process; the results are the same.
 
@@ -66,9 +54,23 @@ def set_threads(n: int) -> None:
     if available():
         from steadyrl.kernels import _native
 
-        _native.set_threads(max(1, min(n, _cores())))
+        _native.set_threads(max(1, min(n, usable_cores())))
 
 
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+def usable_cores() -> int:
+    """Cores that this process may use: those it is bound to, and no more than a container's quota of CPU time."""
+    if sys.platform != "linux":
+        return os.cpu_count() or 1
+    bound = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return min(bound, max(1, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such file, or `max`: no quota
+        return bound
+
+
+def threads() -> int:
+    """How many threads kernels may use now."""
+    from steadyrl.kernels import _native
+
+    return _native.threads()

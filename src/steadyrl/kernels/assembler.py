@@ -223,7 +223,7 @@ class Assembler:
         gone = [d for d in dims if varies[d]]
         if not gone and op in ("sum", "amax", "amin"):
             alone = View(args[0].register, args[0].offset, result_shape, args[0].strides)
-            if value in (1.0, 0.0) or op != "sum":
+            if value == 1.0 or op != "sum":
                 return alone
             return self.elementwise("mul", alone, self.constant(1.0 / value))
         out = self.temporary(tuple(n if d not in dims and varies[d] else 1 for d, n in enumerate(shape)))

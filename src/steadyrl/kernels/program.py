@@ -143,7 +143,7 @@ class _Traced:
             try:
                 entry = self._trace(arguments, tokens, leaves)
             except CannotTrace as error:
-                entry = error
+                entry = CannotTrace(error.message)  # without the frames that hold the arguments
             if len(self._known) >= _MOST_PROGRAMS:
                 del self._known[next(iter(self._known))]
             self._known[key] = entry
@@ -166,7 +166,12 @@ class _Traced:
         results = [result] if isinstance(result, Tensor) else list(result)
         if not all(isinstance(each, Tensor) for each in results):
             raise CannotTrace("the function returns something other than tensors.")
-        return Program(tokens, inputs, nodes, results, grads, names, isinstance(result, Tensor))
+        try:
+            return Program(tokens, inputs, nodes, results, grads, names, isinstance(result, Tensor))
+        except CannotTrace:
+            raise
+        except Exception as error:  # another version of PyTorch may record operations in another form
+            raise CannotTrace(f"its operations could not be translated ({type(error).__name__}: {error})") from error
 
 
 def _detached(leaf: Leaf) -> Tensor:

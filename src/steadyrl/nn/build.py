@@ -77,7 +77,7 @@ def _q_network(obs_spec: ObsSpec, action_spec: ActionSpec, made: Architecture) -
 
 
 def _support(made: Architecture) -> Tensor | None:
-    return torch.linspace(made.v_min, made.v_max, made.outputs) if made.head == "c51" else None
+    return torch.linspace(made.v_min, made.v_max, made.outputs, dtype=torch.float32) if made.head == "c51" else None
 
 
 def _discrete_sac(obs_spec: ObsSpec, action_spec: ActionSpec, made: Architecture) -> Net:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from steadyrl import kernels
 
 ALIGN = 16  # float32 numbers in 64 bytes
+_GRAD = operator.attrgetter("grad")
+_OF_THIS_MEMORY = frozenset({"_starts", "_views", "_addresses", "_grads"})
 
 
 class FlatParameters:
@@ -41,12 +44,13 @@ class FlatParameters:
     """
 
     def __init__(self, module: nn.Module, *, native: bool = False) -> None:
-        owners: dict[nn.Parameter, tuple[dict[str, Any], str]] = {}
+        places: dict[nn.Parameter, tuple[dict[str, Any], str]] = {}
         for layer in module.modules():
             for name, p in layer._parameters.items():
                 if p is not None:
-                    owners.setdefault(p, (layer._parameters, name))
-        self.parameters, self._owners = list(owners), list(owners.values())
+                    places.setdefault(p, (layer._parameters, name))
+        self.parameters = list(places)
+        self._owners, self._names = [owner for owner, _ in places.values()], [name for _, name in places.values()]
         kinds = {(p.dtype, p.device) for p in self.parameters}
         if len(kinds) != 1 or next(iter(kinds))[0] != torch.float32:
             found = sorted(f"{dtype} on {device}" for dtype, device in kinds)
@@ -61,16 +65,13 @@ class FlatParameters:
     def _lay_out(self) -> None:
         starts = itertools.accumulate(map(_padded, self._sizes), initial=0)
         self._starts = {id(p): start for p, start in zip(self.parameters, starts, strict=False)}
-        self._views = list(zip(self._split(self.data), self._split(self.grad), strict=True))
-        self._places = [
-            (owner, name, p, data.data_ptr(), grad.data_ptr())
-            for (owner, name), p, (data, grad) in zip(self._owners, self.parameters, self._views, strict=True)
-        ]
-        self.regain()
+        self._views = self._split(self.data), self._split(self.grad)
+        self._addresses = [view.data_ptr() for view in self._views[0]]
+        self._take_back()
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to the memory of this one."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_starts", "_views", "_places")}
+        return {name: value for name, value in self.__dict__.items() if name not in _OF_THIS_MEMORY}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The copied parameters have memory of their own, and become views again."""
@@ -91,10 +92,10 @@ class FlatParameters:
 
     def intact(self) -> bool:
         """Whether the module still has these parameters, and they and their gradients are views of the buffers."""
-        for owner, name, p, data, grad in self._places:  # bare numbers: this runs before every single prediction
-            if owner[name] is not p or p.data_ptr() != data or p.grad is None or p.grad.data_ptr() != grad:
-                return False
-        return True
+        there = map(operator.getitem, self._owners, self._names)
+        if [*map(Tensor.data_ptr, there)] != self._addresses:  # no loop in Python: asked before every single prediction
+            return False
+        return all(map(operator.is_, map(_GRAD, self.parameters), self._grads))
 
     def regain(self) -> None:
         """Take back what went elsewhere, with the numbers it has now, as float32 on the buffers' device.
@@ -105,16 +106,22 @@ class FlatParameters:
         Raises:
             ValueError: a parameter was given another shape.
         """
-        if self.intact():
-            return
-        for (owner, name), p, (data, grad) in zip(self._owners, self.parameters, self._views, strict=True):
+        if not self.intact():
+            self._take_back()
+
+    def _take_back(self) -> None:
+        datas, grads = self._views
+        self._grads = [grad.detach() for grad in grads]  # `module.to` changes these objects
+        for owner, name, p, data, grad in zip(
+            self._owners, self._names, self.parameters, datas, self._grads, strict=True
+        ):
             given = owner[name]
             if given.shape != data.shape:
                 raise ValueError(f"the parameter {name} is {[*given.shape]} now, but it was made as {[*data.shape]}")
             if given.data_ptr() != data.data_ptr():
                 data.copy_(given.detach())
             p.grad = None
-            p.data, p.grad = data, grad.detach()  # `module.to` changes the object that it finds as a gradient
+            p.data, p.grad = data, grad
             owner[name] = p
 
 

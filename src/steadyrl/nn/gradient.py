@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, Protocol
 
 import torch
 from torch import Tensor
@@ -35,26 +35,34 @@ def with_gradient(
     return value.detach(), {name: metric.detach() for name, metric in metrics.items()}, gradients
 
 
+class Runner(Protocol):
+    """Who a loss belongs to: a policy."""
+
+    native: bool  # whether kernels may run things
+    notes: dict[str, bool]  # what PyTorch runs although they may, and whether that has been said
+
+
 class Loss:
     """A loss whose call is `with_gradient`: traced onto the kernels where they can run it, by autograd elsewhere.
 
     Args:
         loss: Pure: `loss(outputs, *args)`; what never changes is bound to it (`functools.partial`).
-        native: Whether kernels may run it.
+        owner: Says whether kernels may run it.
     """
 
-    def __init__(self, loss: Callable[..., tuple[Tensor, Metrics]], *, native: bool) -> None:
+    def __init__(self, loss: Callable[..., tuple[Tensor, Metrics]], owner: Runner) -> None:
         self._loss = loss
-        self._traced = _traced(loss, native, gradient=True)
+        self._owner = owner
+        self._traced = _traced(loss, owner, gradient=True)
 
     def __call__(self, outputs: Outputs, *args: Any, **kwargs: Any) -> tuple[Tensor, Metrics, Outputs]:
-        """As `with_gradient`; the gradients are valid until the next call."""
+        """As `with_gradient`; the gradients are valid until the next call, and no argument of it."""
         if self._traced is not None:
             try:
                 found: tuple[Tensor, Metrics, Outputs] = self._traced(outputs, *args, **kwargs)
                 return found
-            except kernels.CannotTrace as reason:
-                kernels.note(f"a loss, because {reason.message.rstrip('.')}")
+            except _CANNOT as reason:
+                self._owner.notes.setdefault(f"a loss, because {_said(reason)}", False)
         return with_gradient(self._loss, outputs, *args, **kwargs)
 
 
@@ -63,26 +71,35 @@ class Function:
 
     Args:
         function: Gives a tensor or a tuple of them; what never changes is bound to it.
-        native: Whether kernels may run it.
+        owner: Says whether kernels may run it.
     """
 
-    def __init__(self, function: Callable[..., Any], *, native: bool) -> None:
+    def __init__(self, function: Callable[..., Any], owner: Runner) -> None:
         self._function = function
-        self._traced = _traced(function, native, gradient=False)
+        self._owner = owner
+        self._traced = _traced(function, owner, gradient=False)
 
     def __call__(self, *args: Any) -> Any:
         """What the function gives."""
         if self._traced is not None:
             try:
                 return self._traced(*args)
-            except kernels.CannotTrace as reason:
-                kernels.note(f"a function, because {reason.message.rstrip('.')}")
+            except _CANNOT as reason:
+                self._owner.notes.setdefault(f"a function, because {_said(reason)}", False)
         with torch.no_grad():
             return self._function(*args)
 
 
-def _traced(function: Callable[..., Any], native: bool, *, gradient: bool) -> Callable[..., Any] | None:
-    if not (native and kernels.available()):
+# Besides what cannot be traced, numbers that eager code takes and the register machine does not: a negative index.
+_CANNOT = (kernels.CannotTrace, IndexError, ValueError)
+
+
+def _said(reason: Exception) -> str:
+    return str(reason).rstrip(".")
+
+
+def _traced(function: Callable[..., Any], owner: Runner, *, gradient: bool) -> Callable[..., Any] | None:
+    if not owner.native:
         return None
     from steadyrl.kernels.program import TracedFunction, TracedLoss
 

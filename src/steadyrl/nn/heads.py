@@ -28,7 +28,7 @@ class GaussianHead(nn.Module):
     def __init__(self, latent_dim: int, size: int, log_std_init: float) -> None:
         super().__init__()
         self.mean = BlankLinear(latent_dim, size)
-        self.log_std = nn.Parameter(torch.full((size,), log_std_init))
+        self.log_std = nn.Parameter(torch.full((size,), log_std_init, dtype=torch.float32))
 
     def forward(self, latent: Tensor) -> Params:
         """(mean [B, D], log_std [D])."""
@@ -46,7 +46,7 @@ class SDEHead(nn.Module):
         super().__init__()
         self._learn_features = learn_features
         self.mean = BlankLinear(latent_dim, size)
-        self.log_std = nn.Parameter(torch.full((latent_dim, size), log_std_init))
+        self.log_std = nn.Parameter(torch.full((latent_dim, size), log_std_init, dtype=torch.float32))
 
     def forward(self, latent: Tensor) -> Params:
         """(mean [B, D], phi [B, L], log_std [L, D])."""

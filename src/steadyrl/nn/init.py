@@ -14,7 +14,10 @@ from steadyrl.seeding import Stream
 
 
 class BlankLinear(nn.Linear):
-    """A linear layer of zeros: nothing is drawn from torch's global generator."""
+    """A float32 linear layer of zeros: torch's global generator and default type have no part in it."""
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features, dtype=torch.float32)
 
     def reset_parameters(self) -> None:
         """Called by torch where it would draw initial weights."""

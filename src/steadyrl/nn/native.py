@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from steadyrl import kernels
 from steadyrl.nn.distributions import Params
 from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.gradient import Outputs
 from steadyrl.nn.heads import DiscreteHead, GaussianHead
+from steadyrl.nn.init import BlankLinear
 from steadyrl.nn.networks import ACTIVATIONS, ActorCritic
 from steadyrl.nn.q_networks import (
     ContinuousCritics,
@@ -39,6 +39,9 @@ class Stack:
         inputs: Width of what goes in.
         members: Hidden layers with their activations, and the heads on the last of them, for each member.
         squash: The output goes through tanh.
+
+    Raises:
+        UnknownError: the members hold layers that the kernels do not know.
     """
 
     def __init__(self, flat: FlatParameters, inputs: int, members: Sequence[Member], *, squash: bool = False) -> None:
@@ -48,7 +51,10 @@ class Stack:
         self._width = sum(head.out_features for head in members[0][1])
         self._shape = (len(members),) if len(members) > 1 else ()
         described = [([*map(flat.place, linears(trunk))], [*map(flat.place, heads)]) for trunk, heads in members]
-        self._mlp = _native.Mlp(inputs, described, _activation(members[0][0]), "tanh" if squash else "none")
+        activations = {_activation(trunk, heads) for trunk, heads in members}
+        if len(activations) > 1:
+            raise UnknownError
+        self._mlp = _native.Mlp(inputs, described, activations.pop(), "tanh" if squash else "none")
 
     def forward(self, x: Tensor, x2: Tensor | None = None, slot: int = _LOOK) -> Tensor:
         """[B, width] for features [B, F] and what is appended to them; [members, B, width] for more than one."""
@@ -107,6 +113,8 @@ class ActorCriticKernel:
     """Policy and value network: two stacks on the same features."""
 
     def __init__(self, net: ActorCritic, flat: FlatParameters) -> None:
+        if type(net.policy_head) not in (DiscreteHead, GaussianHead):
+            raise UnknownError
         self._encoder, self._flat, self._head = net.encoder, flat, net.policy_head
         features = net.encoder.features
         self._policy = Stack(flat, features, [(net.policy_trunk, linears(self._head))])
@@ -144,55 +152,66 @@ class ActorCriticKernel:
         raise TypeError("an actor-critic has no second input")
 
 
+class UnknownError(Exception):
+    """The kernels do not know such a network."""
+
+
 def kernel_for(module: nn.Module, flat: FlatParameters) -> Kernel | ActorCriticKernel | None:
-    """The kernels' form of a module; None, with a note, where they do not know it."""
-    if not flat.native:
+    """The kernels' form of a module; None where they do not know exactly this network, so that PyTorch runs it."""
+    if not flat.native or type(module) not in _KINDS:
         return None
-    kernel = _known(module, flat)
-    if kernel is None:
-        kernels.note(f"the {type(module).__name__}, a kind of network that they do not know")
-    return kernel
-
-
-def _known(module: nn.Module, flat: FlatParameters) -> Kernel | ActorCriticKernel | None:
-    if isinstance(module, ActorCritic):
-        known = isinstance(module.policy_head, DiscreteHead | GaussianHead)
-        return ActorCriticKernel(module, flat) if known else None
-    if isinstance(module, QNetwork) and module.value_head is None:
-        stack = Stack(flat, module.encoder.features, [(module.trunk, [module.advantage_head])])
-        shape = (-1, *module.shape)
-        return Kernel(module, stack, lambda out: out.view(shape), lambda grads: grads[0].flatten(1))
-    if isinstance(module, DiscreteCritics):
-        return _discrete_critics(module, flat)
-    if isinstance(module, ContinuousCritics):
-        return _continuous_critics(module, flat)
-    if isinstance(module, DeterministicActor):
-        stack = Stack(flat, module.encoder.features, [(module.trunk, [module.head])], squash=True)
-        return Kernel(module, stack, lambda out: (out,), lambda grads: grads[0])
-    if isinstance(module, GaussianActor):
-        stack = Stack(flat, module.encoder.features, [(module.trunk, [module.mean, module.log_std])])
-        return Kernel(module, stack, lambda out: out.chunk(2, dim=-1), lambda grads: torch.cat(grads, dim=-1))
-    return None
-
-
-def _discrete_critics(module: DiscreteCritics, flat: FlatParameters) -> Kernel | None:
-    critics = [critic for critic in module if isinstance(critic, QNetwork)]
-    if any(critic.value_head is not None for critic in critics):
+    try:
+        return _KINDS[type(module)](module, flat)
+    except UnknownError:
         return None
-    members = [(critic.trunk, [critic.advantage_head]) for critic in critics]
-    stack = Stack(flat, critics[0].encoder.features, members)
-    if len(members) == 1:
+
+
+def _q_network(module: QNetwork, flat: FlatParameters) -> Kernel:
+    stack = Stack(flat, module.encoder.features, [_member(module)])
+    shape = (-1, *module.shape)
+    return Kernel(module, stack, lambda out: out.view(shape), lambda grads: grads[0].flatten(1))
+
+
+def _discrete_critics(module: DiscreteCritics, flat: FlatParameters) -> Kernel:
+    critics: list[Any] = list(module)
+    stack = Stack(flat, critics[0].encoder.features, [_member(critic) for critic in critics])
+    if len(critics) == 1:
         return Kernel(critics[0], stack, lambda out: out.unsqueeze(0), lambda grads: grads[0].squeeze(0))
     return Kernel(critics[0], stack, lambda out: out, lambda grads: grads[0])
 
 
 def _continuous_critics(module: ContinuousCritics, flat: FlatParameters) -> Kernel:
     members: list[Member] = [(critic[0], [critic[1]]) for critic in module.critics]  # type: ignore[index]
-    first: nn.Linear = linears(module.critics[0])[0]
-    stack = Stack(flat, first.in_features, members)
+    stack = Stack(flat, linears(module.critics[0])[0].in_features, members)
     if len(members) == 1:
         return Kernel(module, stack, lambda out: out.T, lambda grads: grads[0].T)
     return Kernel(module, stack, lambda out: out.squeeze(-1), lambda grads: grads[0].unsqueeze(-1))
+
+
+def _deterministic_actor(module: DeterministicActor, flat: FlatParameters) -> Kernel:
+    stack = Stack(flat, module.encoder.features, [(module.trunk, [module.head])], squash=True)
+    return Kernel(module, stack, lambda out: (out,), lambda grads: grads[0])
+
+
+def _gaussian_actor(module: GaussianActor, flat: FlatParameters) -> Kernel:
+    stack = Stack(flat, module.encoder.features, [(module.trunk, [module.mean, module.log_std])])
+    return Kernel(module, stack, lambda out: out.chunk(2, dim=-1), lambda grads: torch.cat(grads, dim=-1))
+
+
+def _member(module: QNetwork) -> Member:
+    if type(module) is not QNetwork or module.value_head is not None:
+        raise UnknownError
+    return module.trunk, [module.advantage_head]
+
+
+_KINDS: dict[type[nn.Module], Callable[[Any, FlatParameters], Kernel | ActorCriticKernel]] = {
+    ActorCritic: ActorCriticKernel,
+    QNetwork: _q_network,
+    DiscreteCritics: _discrete_critics,
+    ContinuousCritics: _continuous_critics,
+    DeterministicActor: _deterministic_actor,
+    GaussianActor: _gaussian_actor,
+}
 
 
 def linears(module: nn.Module) -> list[nn.Linear]:
@@ -200,7 +219,18 @@ def linears(module: nn.Module) -> list[nn.Linear]:
     return [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
 
 
-def _activation(trunk: nn.Sequential) -> str:
-    """The name of what follows each hidden layer."""
+def _activation(trunk: nn.Sequential, heads: Sequence[nn.Linear]) -> str:
+    """The name of what follows each hidden layer.
+
+    Raises:
+        UnknownError: there is anything else than linear layers, one kind of activation after each.
+    """
+    layers = list(trunk)
+    between = layers[1::2]
     names = {kind: name for name, kind in ACTIVATIONS.items()}
-    return next((names[type(layer)] for layer in trunk if type(layer) in names), "tanh")
+    plain = all(type(layer) is BlankLinear for layer in (*layers[::2], *heads)) and len(layers) == 2 * len(between)
+    kinds = {type(layer) for layer in between} or {nn.Tanh}
+    usual = all(not isinstance(layer, nn.ELU) or layer.alpha == 1.0 for layer in between)
+    if not plain or not usual or len(kinds) > 1 or not kinds <= names.keys():
+        raise UnknownError
+    return names[kinds.pop()]

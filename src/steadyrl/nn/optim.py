@@ -86,7 +86,7 @@ class Adam:
             found = _native.adam(self._flat.data, grad, *moments, step, lr, max_grad_norm, beta1, beta2, self._eps)
             _insist_on_finite(found)
             self._steps = step
-            return torch.tensor(found)
+            return torch.tensor(found, dtype=torch.float32)
         norm = clip_grad_norm(grad, max_grad_norm)
         self._steps += 1
         self._mean.lerp_(grad, 1 - beta1)
@@ -135,7 +135,7 @@ class RMSprop:
 
             found = _native.rmsprop(self._flat.data, grad, self._square, lr, max_grad_norm, self._alpha, self._eps)
             _insist_on_finite(found)
-            return torch.tensor(found)
+            return torch.tensor(found, dtype=torch.float32)
         norm = clip_grad_norm(grad, max_grad_norm)
         self._square.mul_(self._alpha).addcmul_(grad, grad, value=1 - self._alpha)
         torch.add(self._square, self._eps, out=self._root)

@@ -2,24 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Looking(threading.local):
+    now = False
+
+
+_looking = _Looking()
+
+
+def looking(method: Callable[P, R]) -> Callable[P, R]:
+    """A method of a policy that only looks: no gradient is recorded inside, and kernels run the networks they know.
+
+    A network that is called by anybody else is a plain module, with all that PyTorch can do to one.
+    """
+
+    @wraps(method)
+    def without_gradient(*args: P.args, **kwargs: P.kwargs) -> R:
+        before, _looking.now = _looking.now, True
+        try:
+            with torch.no_grad():
+                return method(*args, **kwargs)
+        finally:
+            _looking.now = before
+
+    return without_gradient
+
 
 class Part(nn.Module):
-    """A module whose passes kernels may run, on the same parameters in the same memory.
-
-    Where no gradient is recorded, `forward` runs them too: a policy acts, is evaluated and served with the same bits.
-    """
+    """A module whose passes kernels may run, on the same parameters in the same memory."""
 
     kernel: Any = None  # `native.Kernel`, set by `Trainable`
 
     @property
     def looks(self) -> bool:
-        """Whether a pass is to run on kernels: there are some, and no gradient is recorded."""
-        return self.kernel is not None and not torch.is_grad_enabled()
+        """Whether this pass is to run on kernels."""
+        return self.kernel is not None and _looking.now
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has other parameters, and no kernels until it is given its own."""

@@ -20,6 +20,7 @@ from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.gradient import Function
 from steadyrl.nn.networks import ActorCritic
 from steadyrl.nn.normalizer import ObsNormalizer
+from steadyrl.nn.part import looking
 from steadyrl.nn.trainable import Trainable
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
@@ -64,7 +65,9 @@ class Policy:
         self.net = net.to(device)
         self.native = native and device.type == "cpu" and kernels.available()
         self.parts = {name: Trainable(part, native=self.native) for name, part in self.net.parts().items()}
-        self._sample = Function(partial(_sample, distribution=self.distribution), native=self.native)
+        unknown = [type(part.module).__name__ for part in self.parts.values() if self.native and not part.on_kernels]
+        self.notes = {f"the {name}, a kind of network that they do not know": False for name in unknown}
+        self._sample = Function(partial(_sample, distribution=self.distribution), self)
         self.value_scale = 1.0  # rewards were divided by this in training
 
     def initialise(self, stream: Stream, *, ortho: bool = False) -> None:
@@ -87,7 +90,7 @@ class Policy:
         """Arrays as tensors on the network's device."""
         return {path: torch.from_numpy(leaf).to(self.device) for path, leaf in obs.items()}
 
-    @torch.no_grad()
+    @looking
     def act(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> tuple[Tensor, Tensor, Tensor]:
         """Sample actions for normalised observations, leaves [N, ...], with noise that `distribution.draw` gave.
 
@@ -99,19 +102,19 @@ class Policy:
         actions, log_probs = self._sample(tuple(params), torch.from_numpy(noise).to(self.device))
         return actions.cpu(), log_probs.cpu(), values.cpu()
 
-    @torch.no_grad()
+    @looking
     def modes(self, obs: ObsTree) -> Tensor:
         """The most likely actions for normalised observations, as `ActionSpec.to_env` takes them, on the CPU."""
         return self.distribution.to_unit(self.distribution.mode(self.net.actor(self.tensors(obs)))).cpu()
 
-    @torch.no_grad()
+    @looking
     def samples(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> Tensor:
         """Sampled actions for normalised observations, as `ActionSpec.to_env` takes them, on the CPU."""
         params = self.net.actor(self.tensors(obs))
         actions = self.distribution.sample(params, torch.from_numpy(noise).to(self.device))
         return self.distribution.to_unit(actions).cpu()
 
-    @torch.no_grad()
+    @looking
     def values(self, obs: ObsTree) -> Tensor:
         """V of normalised observations, in the scale of the training rewards, [B], on the CPU."""
         return self.net.critic(self.tensors(obs)).cpu()
@@ -120,7 +123,7 @@ class Policy:
         """Stored actions [N, ...] as the environment's, [N, *shape]."""
         return self.action_spec.to_env(self.distribution.to_unit(actions).numpy())
 
-    @torch.no_grad()
+    @looking
     def predict(self, obs: ObsTree, stream: Stream | None = None) -> npt.NDArray[Any]:
         """Environment actions [B, *shape] for raw observations: the most likely, or sampled where a stream is given."""
         tree = self.normalise(obs)

@@ -45,6 +45,11 @@ class Trainable:
         self.module, self.flat = state["module"], state["flat"]
         self._start()
 
+    @property
+    def on_kernels(self) -> bool:
+        """Whether kernels run both passes."""
+        return self._kernel is not None
+
     def evaluate(self, *inputs: Any) -> Outputs:
         """The module's outputs, flat, without a way back."""
         if self._kernel is not None:

@@ -131,7 +131,8 @@ class Agent:
         """Inside, this agent's networks compute with its number of threads, and with the weights they were given."""
         self.policy.regain()
         threads = self.setup.settings.threads if self.setup else None
-        return computing_threads(threads, native=self.policy.native)
+        some = not all(part.on_kernels for part in self.policy.parts.values())
+        return computing_threads(threads, native=self.policy.native, torch_too=some)
 
     @property
     def env_factory(self) -> EnvFactory | None:

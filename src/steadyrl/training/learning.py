@@ -183,6 +183,7 @@ class Learning:
     def _stoppable(self, listener: Listener) -> Listener:
         def listen(event: Event) -> None:
             answer = listener(event)
+            self._agent.policy.regain()  # a listener may put other weights in place of the policy's
             if isinstance(answer, bool | np.bool_) and not answer:
                 self._stop.reason = self._stop.reason or "callback"
 

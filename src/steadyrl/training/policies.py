@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import torch
 
 from steadyrl import kernels
 from steadyrl.configs import OnPolicyConfig
+from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.policy import Policy
@@ -15,6 +16,8 @@ from steadyrl.seeding import Seeds
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.training.architectures import architecture_of
 from steadyrl.training.setup import Setup
+
+_CHOICES = get_args(get_type_hints(RunSettings)["kernels"])
 
 
 def new_policy(setup: Setup, seeds: Seeds) -> Policy:
@@ -33,8 +36,14 @@ def with_kernels(choice: str) -> bool:
     """Whether native kernels run the networks.
 
     Raises:
-        UserError: they are insisted on and cannot be used.
+        UserError: there is no such choice, or they are insisted on and cannot be used.
     """
+    if choice not in _CHOICES:
+        raise UserError(
+            f"kernels is {choice!r}, but it must be one of {', '.join(_CHOICES)}.",
+            remedy="For example: kernels='auto'.",
+            code="bad-value",
+        )
     if choice == "native" and not kernels.available():
         raise UserError(
             kernels.reason(),

@@ -10,7 +10,6 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from steadyrl import kernels
 from steadyrl.training.evaluation import Evaluation, Watch
 from steadyrl.training.events import (
     CheckpointSaved,
@@ -153,7 +152,9 @@ class Session:
         metrics["train/n_updates"] = float(counters.updates)
         metrics |= mean_of(self._since_row)
         self._since_row.clear()
-        for what in kernels.notes():
+        notes = self._loop.policy.notes
+        for what in [what for what, said in notes.items() if not said]:
+            notes[what] = True
             self._events.emit(Notice("torch-path", f"PyTorch, not the native kernels, runs {what}."))
         self._events.emit(MetricsLogged(counters.timesteps, counters.updates, elapsed, metrics))
 

@@ -294,8 +294,10 @@ void Region::tasks(int count, Body&& body) {
 // Below this many floating point operations a second thread costs more than it brings.
 constexpr double OPERATIONS_WORTH_THREADS = 1e6;
 
+// As many threads as have that much to do, so that sixty cores do not share four rows each.
 inline int threads_for(double operations) {
-    return operations < OPERATIONS_WORTH_THREADS ? 1 : Pool::get().threads();
+    const double worth = 1 + operations / OPERATIONS_WORTH_THREADS;
+    return worth >= Pool::get().threads() ? Pool::get().threads() : static_cast<int>(worth);
 }
 
 }  // namespace steady

@@ -77,8 +77,8 @@ STEADY_INLINE void store_strided(float* to, int64_t stride, Vec x, int count) {
 
 STEADY_INLINE Vec select(Mask where, Vec yes, Vec no) { return where ? yes : no; }
 STEADY_INLINE Vec as_float(Mask where) { return where ? splat(1.f) : splat(0.f); }  // 1 where true
-STEADY_INLINE Mask bits_of(Vec x) { return reinterpret_cast<Mask&>(x); }
-STEADY_INLINE Vec from_bits(Mask x) { return reinterpret_cast<Vec&>(x); }
+STEADY_INLINE Mask bits_of(Vec x) { return reinterpret_cast<Mask>(x); }
+STEADY_INLINE Vec from_bits(Mask x) { return reinterpret_cast<Vec>(x); }
 STEADY_INLINE Mask is_nan(Vec x) { return x != x; }
 
 // NaN in either argument gives NaN, as torch.minimum, torch.maximum and clamp do.
