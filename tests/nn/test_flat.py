@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
+from steadyrl.errors import UserError
 from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.optim import Adam
 from steadyrl.seeding import Stream
@@ -168,3 +170,15 @@ def test_a_copy_is_flat_too_and_apart(copied: Callable[[Any], Any]) -> None:
     assert all(p.eq(0.5).all() for p in other_net.parameters())
     assert torch.equal(flat.data, before)
     assert other.place(other_net.head) == flat.place(net.head)
+
+
+def test_a_pruned_layer_is_refused_until_the_pruning_is_permanent() -> None:
+    layer = nn.Linear(3, 2)
+    flat = FlatParameters(layer)
+    prune.l1_unstructured(layer, "weight", amount=0.5)  # type: ignore[no-untyped-call]
+    with pytest.raises(UserError, match="no longer has its parameter 'weight'"):
+        flat.regain()
+    prune.remove(layer, "weight")  # type: ignore[no-untyped-call]
+    flat.regain()
+    assert flat.intact()
+    assert int((layer.weight == 0).sum()) == 3

@@ -22,7 +22,8 @@ __all__ = ["CannotTrace", "available", "isa", "reason", "set_threads", "threads"
 def reason() -> str:
     """Why the native kernels cannot be used here, as a sentence; empty where they can."""
     try:
-        importlib.import_module("steadyrl.kernels._native")
+        native = importlib.import_module("steadyrl.kernels._native")
+        native.set_threads(usable_cores())  # what runs want as a rule: workers are not started and joined around each
     except ModuleNotFoundError:
         return "The native kernels are not built: this installation was made without a C++ compiler."
     except Exception as error:  # a broken or foreign binary must not take the PyTorch path away as well

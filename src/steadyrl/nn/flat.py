@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from steadyrl import kernels
+from steadyrl.errors import UserError
 
 ALIGN = 16  # float32 numbers in 64 bytes
 _GRAD = operator.attrgetter("grad")
@@ -92,8 +93,11 @@ class FlatParameters:
 
     def intact(self) -> bool:
         """Whether the module still has these parameters, and they and their gradients are views of the buffers."""
-        there = map(operator.getitem, self._owners, self._names)
-        if [*map(Tensor.data_ptr, there)] != self._addresses:  # no loop in Python: asked before every single prediction
+        try:  # no loop in Python: asked before every single prediction
+            there = [*map(Tensor.data_ptr, map(operator.getitem, self._owners, self._names))]
+        except KeyError:  # as pruning or a parametrisation leaves it
+            return False
+        if there != self._addresses:
             return False
         return all(map(operator.is_, map(_GRAD, self.parameters), self._grads))
 
@@ -105,6 +109,7 @@ class FlatParameters:
 
         Raises:
             ValueError: a parameter was given another shape.
+            UserError: a layer has lost a parameter.
         """
         if not self.intact():
             self._take_back()
@@ -115,7 +120,13 @@ class FlatParameters:
         for owner, name, p, data, grad in zip(
             self._owners, self._names, self.parameters, datas, self._grads, strict=True
         ):
-            given = owner[name]
+            given = owner.get(name)
+            if given is None:
+                raise UserError(
+                    f"A layer of the network no longer has its parameter '{name}': it was pruned or parametrised.",
+                    remedy="Make that permanent first: torch.nn.utils.prune.remove, remove_parametrizations.",
+                    code="no-parameter",
+                )
             if given.shape != data.shape:
                 raise ValueError(f"the parameter {name} is {[*given.shape]} now, but it was made as {[*data.shape]}")
             if given.data_ptr() != data.data_ptr():
