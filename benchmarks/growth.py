@@ -113,18 +113,19 @@ def _panel(number: int, name: str, points: dict[str, dict[str, float]]) -> Itera
         return f"{left + width * right:.1f},{top + height * (high - math.log10(y)) / (high - low):.1f}"
 
     unit = "vector step" if name == "environments" else "minibatch"
-    yield f'<text x="{left}" y="{top - 16}" font-size="16" fill="#16181d">us a {unit}, by {name}</text>'
+    by = "its rows" if name == "minibatch" else name
+    yield f'<text x="{left}" y="{top - 16}" font-size="16" fill="#16181d">us a {unit}, by {by}</text>'
     for power in range(low, high + 1):
         y = top + height * (high - power) / (high - low)
         yield f'<line x1="{left}" x2="{left + width}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e6e8ec"/>'
         yield _label(left - 8, y + 4, f"{10**power:g}", "end")
     for x in xs:
         yield _label(float(at(x, 10**low).partition(",")[0]), top + height + 20, f"{x:g}", "middle")
-    for way, colour in zip(WAYS, ("#0072b2", "#c74a00"), strict=True):
+    for way, colour, aside in zip(WAYS, ("#0072b2", "#c74a00"), (18, -10), strict=True):
         line = " ".join(at(float(x), row[way]) for x, row in points.items())
-        end_x, end_y = line.rpartition(" ")[2].split(",")
+        x, y = map(float, line.split(" ")[1].split(","))
         yield f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2.5"/>'
-        yield _label(float(end_x), float(end_y) - 8, way, "end", colour)
+        yield _label(x, y + aside, way, "middle", colour)
 
 
 def _label(x: float, y: float, text: str, anchor: str, colour: str = "#575d69") -> str:
