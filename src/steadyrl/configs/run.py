@@ -46,6 +46,12 @@ class RunSettings:
     """An mp4 of one episode is made at each evaluation."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the environment, as K=V."""
+    env_timeout: float = 60.0
+    """Seconds that an environment in a process of its own may take for a step or reset before it counts as hanging."""
+    on_env_error: Literal["stop", "restart"] = "stop"
+    """What a failing environment does: stop the run, or start that environment anew and drop its unfinished episode."""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """What NaN, infinity or absurd numbers do: stop the run, or leave out that episode or batch and count it."""
     max_episode_steps: int | None = None
     """Truncates episodes after this many steps instead of the environment's own limit."""
     run_dir: Path | None = None

@@ -38,6 +38,8 @@ class Step(NamedTuple):
     truncated: BoolArray  # [N]
     valid: BoolArray  # [N], False for a row that an autoreset made up
     episodes: list[EpisodeRecord]  # the episodes that ended in this step
+    broken: BoolArray | None = None  # [N], environments that failed and were started anew: their row is made up, and
+    # their unfinished episode is to be dropped; None where there are none
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import gymnasium as gym
 
 from steadyrl.envs.convert import NOTE, action_converter, flag_of, info_of, obs_converter, reward_of
+from steadyrl.envs.trace import EpisodeTrace
 from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
 
 MIGRATE = (
@@ -40,6 +41,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.index = index
         self.role = role
         self.elapsed = 0  # steps since the last reset
+        self.trace = EpisodeTrace()
         self._label = self.name if index is None else f"{self.name} (environment {index})"
         self._notes: list[str] = []
         self._obs = obs_converter(env.observation_space, self._label, notes=self._notes)
@@ -58,6 +60,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             RunFailedError: the environment raised an error.
         """
         self.elapsed = 0
+        self.trace = EpisodeTrace.beginning(self.env, seed, options)
         try:
             result: Any = self.env.reset(seed=seed, options=options)
         except BaseException as error:
@@ -74,8 +77,10 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             RunFailedError: the environment raised an error.
         """
         self.elapsed += 1
+        own = self._action(action)
+        self.trace.add(own)
         try:
-            result: Any = self.env.step(self._action(action))
+            result: Any = self.env.step(own)
         except BaseException as error:
             self._raise(error, f"in step {self.elapsed} of its episode")
         if type(result) is not tuple or len(result) != 5:
