@@ -23,7 +23,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from steadyrl._version import __version__
-from steadyrl.errors import UserError
+from steadyrl.errors import NonFiniteError, UserError
 from steadyrl.nn.architecture import MAX_BUNDLE as _MAX_BUNDLE
 from steadyrl.nn.architecture import MAX_JSON as _MAX_JSON
 from steadyrl.nn.policy import Policy
@@ -50,8 +50,18 @@ def to_bytes(bundle: Bundle) -> bytes:
 
     Raises:
         UserError: the policy is too large for a bundle.
+        NonFiniteError: a weight, or a number of the normaliser, is not finite.
     """
-    weights = save_tensors({name: tensor.contiguous() for name, tensor in sorted(bundle.policy.state_dict().items())})
+    tensors = {name: tensor.contiguous() for name, tensor in sorted(bundle.policy.state_dict().items())}
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise NonFiniteError(
+                f"The policy's {name} holds numbers that are not finite, so it was not saved.",
+                remedy="Load an earlier checkpoint, and look at what changed the weights.",
+                code="non-finite-weights",
+                facts={"source": "parameters", "key": name},
+            )
+    weights = save_tensors(tensors)
     header = {
         "format": FORMAT,
         "version": VERSION,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 
 class SteadyRLError(Exception):
@@ -40,7 +41,28 @@ class RunFailedError(SteadyRLError, RuntimeError):
 
 
 class NonFiniteError(RunFailedError):
-    """A number that is not finite was seen before it could do harm."""
+    """A number that is not finite, or of a magnitude above 1e18, was seen before it could do harm.
+
+    Args:
+        message: As for every error.
+        remedy: As for every error.
+        code: As for every error.
+        batch: The arrays that the number is in, or that led to it, by name.
+        facts: What a program may want to know, as JSON values: `source`, and what names the place there.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        remedy: str = "",
+        code: str = "non-finite",
+        batch: Mapping[str, Any] | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy, code=code)
+        self.batch: dict[str, Any] = dict(batch or {})
+        self.facts: dict[str, Any] = dict(facts or {})
 
 
 def words(error: BaseException) -> str:

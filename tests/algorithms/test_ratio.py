@@ -47,6 +47,7 @@ class Recorder:
         self.algorithm = algorithm
         self.policy = algorithm.policy
         self.exploration = algorithm.exploration
+        self.guard = algorithm.guard
         self.batches: list[RolloutBatch] = []
 
     def learn(self, batch: RolloutBatch, progress: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from steadyrl.algorithms.exploration import Exploration
+from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.losses import normalise_advantages
 from steadyrl.algorithms.metrics import Metrics
 from steadyrl.configs import A2CConfig, value_at
@@ -57,6 +58,7 @@ class A2C:
     def __init__(self, config: A2CConfig, policy: Policy, seeds: Seeds) -> None:
         self.config = config
         self.policy = policy
+        self.guard = Guard()
         self.exploration = Exploration(
             policy.distribution, seeds.stream("algo", "actions"), config.num_envs, config.sde_sample_freq
         )
@@ -74,14 +76,16 @@ class A2C:
             progress: Environment steps before the rollout over the declared total.
         """
         learning_rate = value_at(self.config.learning_rate, progress)
-        outputs = self._net.forward(batch.obs)
-        loss, metrics, gradients = self._loss(outputs, batch)
-        self._net.backward(gradients)
-        norm = self._optimizer.step(learning_rate, self.config.max_grad_norm)
+        found: Metrics = {}
+        with self.guard.minibatch(batch):
+            outputs = self._net.forward(batch.obs)
+            loss, metrics, gradients = self._loss(outputs, batch)
+            self.guard.look("train/loss", loss)
+            self._net.backward(gradients)
+            norm = self._optimizer.step(learning_rate, self.config.max_grad_norm, self.guard.permit)
+            found = {**metrics, "train/loss": loss, "train/grad_norm": self.guard.applied(norm)}
         return {
-            **metrics,
-            "train/loss": loss,
-            "train/grad_norm": norm,
+            **found,
             "train/explained_variance": explained_variance(batch.values, batch.returns),
             "train/learning_rate": learning_rate,
         }

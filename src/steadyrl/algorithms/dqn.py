@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.off_policy import BatchSource
 from steadyrl.configs import DQNConfig, value_at
@@ -69,6 +70,7 @@ class DQN:
         assert isinstance(policy.net, DiscreteQ)
         self.config = config
         self.policy = policy
+        self.guard = Guard()
         self._net = policy.net
         self._q = policy.parts["q"]
         self._target = self._q.target()
@@ -110,12 +112,18 @@ class DQN:
         rows: list[dict[str, Tensor]] = []
         for _ in range(gradient_steps):
             batch = source.sample(self.config.batch_size)
-            outputs = self._q.forward(batch.obs)
-            _, metrics, gradients = self._loss(outputs, batch, self._targets(batch))
-            self._q.backward(gradients)
-            norm = self._optimizer.step(learning_rate, self.config.max_grad_norm)
-            source.update_priorities(batch, metrics.pop("td"))
-            rows.append(metrics | {"train/grad_norm": norm})
+            with self.guard.minibatch(batch):
+                outputs = self._q.forward(batch.obs)
+                loss, metrics, gradients = self._loss(outputs, batch, self._targets(batch))
+                td = metrics.pop("td")
+                if self.config.prioritized:
+                    self.guard.look("the TD errors' sum", td.sum())
+                self.guard.look("train/loss", loss)
+                self._q.backward(gradients)
+                norm = self._optimizer.step(learning_rate, self.config.max_grad_norm, self.guard.permit)
+                rows.append(metrics | {"train/grad_norm": self.guard.applied(norm)})
+                if not self.config.prioritized or self.guard.good():
+                    source.update_priorities(batch, td)
         return mean_metrics(rows) | {
             "train/learning_rate": learning_rate,
             "rollout/exploration_rate": self.epsilon(progress),

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.policy import Policy
@@ -30,6 +31,7 @@ class OffPolicyAlgorithm(Protocol):
     """What the off-policy loop is called with."""
 
     policy: Policy
+    guard: Guard
 
     def act(self, obs: ObsTree, step: int, progress: float) -> npt.NDArray[Any]:
         """Actions for normalised observations, [N, ...]: [-1, 1] space, or integers.

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from steadyrl.algorithms.exploration import Exploration
+from steadyrl.algorithms.guard import Guard
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.nn.policy import Policy
 
@@ -15,6 +16,7 @@ class OnPolicyAlgorithm(Protocol):
     """What the on-policy loop is called with."""
 
     policy: Policy
+    guard: Guard
     exploration: Exploration
 
     def learn(self, batch: RolloutBatch, progress: float) -> dict[str, Tensor | float]:

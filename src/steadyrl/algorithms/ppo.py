@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from steadyrl.algorithms.exploration import Exploration
+from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.losses import normalise_advantages
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.configs import PPOConfig, value_at
@@ -75,6 +76,7 @@ class PPO:
     def __init__(self, config: PPOConfig, policy: Policy, seeds: Seeds) -> None:
         self.config = config
         self.policy = policy
+        self.guard = Guard()
         self.exploration = Exploration(
             policy.distribution, seeds.stream("algo", "actions"), config.num_envs, config.sde_sample_freq
         )
@@ -94,14 +96,16 @@ class PPO:
         learning_rate = value_at(self.config.learning_rate, progress)
         clip_range = value_at(self.config.clip_range, progress)
         rows: list[dict[str, Tensor]] = []
-        for minibatch in self._minibatches(batch):
-            outputs = self._net.forward(minibatch.obs)
-            loss, metrics, gradients = self._loss(outputs, minibatch, clip_range=clip_range)
-            if self.config.target_kl is not None and metrics["train/approx_kl"] > 1.5 * self.config.target_kl:
-                break
-            self._net.backward(gradients)
-            norm = self._optimizer.step(learning_rate, self.config.max_grad_norm)
-            rows.append(metrics | {"train/loss": loss, "train/grad_norm": norm})
+        for order, minibatch in self._minibatches(batch):
+            with self.guard.minibatch(minibatch, order):
+                outputs = self._net.forward(minibatch.obs)
+                loss, metrics, gradients = self._loss(outputs, minibatch, clip_range=clip_range)
+                self.guard.look("train/loss", loss)
+                if self.config.target_kl is not None and metrics["train/approx_kl"] > 1.5 * self.config.target_kl:
+                    break
+                self._net.backward(gradients)
+                norm = self._optimizer.step(learning_rate, self.config.max_grad_norm, self.guard.permit)
+                rows.append(metrics | {"train/loss": loss, "train/grad_norm": self.guard.applied(norm)})
         return {
             **mean_metrics(rows),
             "train/explained_variance": explained_variance(batch.values, batch.returns),
@@ -110,13 +114,17 @@ class PPO:
             "train/minibatches": float(len(rows)),
         }
 
-    def _minibatches(self, batch: RolloutBatch) -> Iterator[RolloutBatch]:
-        """Each epoch in a fresh order; what does not fill a minibatch comes last, as a smaller one."""
+    def _minibatches(self, batch: RolloutBatch) -> Iterator[tuple[Tensor, RolloutBatch]]:
+        """Each epoch in a fresh order; what does not fill a minibatch comes last, as a smaller one.
+
+        Yields where the rows come from, and the minibatch.
+        """
         n, size = len(batch.log_probs), self.config.batch_size
         for _ in range(self.config.n_epochs):
             order = torch.from_numpy(self._order.permutation(n)).to(self.policy.device)
             for start in range(0, n, size):
-                yield batch.take(order[start : start + size], native=self.policy.native)
+                taken = order[start : start + size]
+                yield taken, batch.take(taken, native=self.policy.native)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""

@@ -10,13 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
 from steadyrl.algorithms.off_policy import BatchSource
 from steadyrl.algorithms.td3 import critic_loss
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
-from steadyrl.data.targets import polyak, q_target
+from steadyrl.data.targets import q_target
 from steadyrl.data.transitions import Inside, ReplayBatch, TensorTree
 from steadyrl.nn.actor_critics import ActorAndCritics
 from steadyrl.nn.distributions import Distribution, Params
@@ -62,6 +63,7 @@ class SAC:
         assert isinstance(policy.net, ActorAndCritics)
         self.config = config
         self.policy = policy
+        self.guard = Guard()
         self._pi, self._q, self._distribution = policy.parts["pi"], policy.parts["q"], policy.distribution
         self._target_q = self._q.target()
         self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)
@@ -114,32 +116,40 @@ class SAC:
         learning_rate = value_at(self.config.learning_rate, progress)
         rows: list[dict[str, Tensor]] = []
         for _ in range(gradient_steps):
-            self._updates += 1
             batch = source.sample(self.config.batch_size)
-            params, noise = self._pi.forward(batch.obs), self._update_noise(len(batch.rewards))
-            actions, log_probs = self._sample(params, noise)
-            alpha = self.temperature.value()
-            metrics = self.temperature.learn(log_probs, learning_rate)
-
-            values = self._q.forward(batch.obs, batch.actions)
-            _, found, gradients = self._critic_loss(values, self._targets(batch, alpha), batch.weights)
-            self._q.backward(gradients)
-            self._critic_optimizer.step(learning_rate, 0.0)
-            source.update_priorities(batch, found.pop("td"))
-            found["train/critic_loss"] = 0.5 * found["train/critic_loss"]  # as Stable-Baselines3 reports it
-
-            outputs = (log_probs, *self._q.forward(batch.obs, actions))
-            _, acted, (by_log_probs, by_values) = self._actor_loss(outputs, alpha)
-            by_actions = self._q.input_gradient((by_values,))
-            _, _, gradients = self._pullback(params, noise, by_actions, by_log_probs)
-            self._pi.backward(gradients)
-            self._actor_optimizer.step(learning_rate, 0.0)
-            if self._updates % self.config.target_update_interval == 0:
-                polyak(self._target_q.flat.data, self._q.flat.data, self.config.tau)
-            rows.append(metrics | found | acted | {"train/ent_coef": alpha})
+            with self.guard.minibatch(batch):
+                rows.append(self._minibatch(batch, source, learning_rate))
         if self.config.sde_sample_freq < 0:
             self._kept = None
         return mean_metrics(rows) | {"train/learning_rate": learning_rate}
+
+    def _minibatch(self, batch: ReplayBatch, source: BatchSource, learning_rate: float) -> dict[str, Tensor]:
+        """Train on one; the temperature's step waits for all the others, so that a bad minibatch changes nothing."""
+        params, noise = self._pi.forward(batch.obs), self._update_noise(len(batch.rewards))
+        actions, log_probs = self._sample(params, noise)
+        alpha = self.temperature.value()
+        metrics = self.temperature.look(log_probs, self.guard)
+
+        values = self._q.forward(batch.obs, batch.actions)
+        loss, found, gradients = self._critic_loss(values, self._targets(batch, alpha), batch.weights)
+        self.guard.look("train/critic_loss", loss)
+        self._q.backward(gradients)
+        with self.guard.whole(self._critic_optimizer):
+            self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
+            outputs = (log_probs, *self._q.forward(batch.obs, actions))
+            loss, acted, (by_log_probs, by_values) = self._actor_loss(outputs, alpha)
+            self.guard.look("train/actor_loss", loss)
+            by_actions = self._q.input_gradient((by_values,))
+            _, _, gradients = self._pullback(params, noise, by_actions, by_log_probs)
+            self._pi.backward(gradients)
+            self.guard.applied(self._actor_optimizer.step(learning_rate, 0.0, self.guard.permit))
+        self.temperature.follow(learning_rate, self.guard)
+        self._updates += 1
+        if self._updates % self.config.target_update_interval == 0:
+            self.guard.follow(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+        source.update_priorities(batch, found.pop("td"))
+        found["train/critic_loss"] = 0.5 * found["train/critic_loss"]  # as Stable-Baselines3 reports it
+        return metrics | found | acted | {"train/ent_coef": alpha}
 
     @torch.no_grad()
     def _targets(self, batch: ReplayBatch, alpha: Tensor) -> Tensor:

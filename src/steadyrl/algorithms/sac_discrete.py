@@ -10,11 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.off_policy import BatchSource
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
-from steadyrl.data.targets import polyak, q_target
+from steadyrl.data.targets import q_target
 from steadyrl.data.transitions import ReplayBatch, TensorTree
 from steadyrl.nn.actor_critics import DiscreteActorAndCritics
 from steadyrl.nn.gradient import Loss
@@ -59,6 +60,7 @@ class DiscreteSAC:
         assert isinstance(policy.net, DiscreteActorAndCritics)
         self.config = config
         self.policy = policy
+        self.guard = Guard()
         self._pi, self._q = policy.parts["pi"], policy.parts["q"]
         self._target_q = self._q.target()
         self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)
@@ -92,26 +94,34 @@ class DiscreteSAC:
         learning_rate = value_at(self.config.learning_rate, progress)
         rows: list[dict[str, Tensor]] = []
         for _ in range(gradient_steps):
-            self._updates += 1
             batch = source.sample(self.config.batch_size)
-            alpha = self.temperature.value()
-            values = self._q.forward(batch.obs)
-            _, metrics, gradients = self._critic_loss(values, batch, self._targets(batch, alpha))
-            self._q.backward(gradients)
-            self._critic_optimizer.step(learning_rate, 0.0)
-            source.update_priorities(batch, metrics.pop("td"))
-            metrics["train/critic_loss"] = 0.5 * metrics["train/critic_loss"]  # as Stable-Baselines3 reports it
+            with self.guard.minibatch(batch):
+                rows.append(self._minibatch(batch, source, learning_rate))
+        return mean_metrics(rows) | {"train/learning_rate": learning_rate}
 
+    def _minibatch(self, batch: ReplayBatch, source: BatchSource, learning_rate: float) -> dict[str, Tensor]:
+        """Train on one; where any part of it is bad, nothing is changed."""
+        alpha = self.temperature.value()
+        values = self._q.forward(batch.obs)
+        loss, metrics, gradients = self._critic_loss(values, batch, self._targets(batch, alpha))
+        self.guard.look("train/critic_loss", loss)
+        self._q.backward(gradients)
+        with self.guard.whole(self._critic_optimizer):
+            self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
             logits, (values_after,) = self._pi.forward(batch.obs), self._q.evaluate(batch.obs)
             smallest = values_after.min(dim=0).values
-            _, acted, gradients = self._actor_loss(logits, smallest, alpha)
+            loss, acted, gradients = self._actor_loss(logits, smallest, alpha)
+            tempered = self.temperature.look(-acted["train/entropy"], self.guard)
+            self.guard.look("train/actor_loss", loss)
             self._pi.backward(gradients)
-            self._actor_optimizer.step(learning_rate, 0.0)
-            tempered = self.temperature.learn(-acted["train/entropy"], learning_rate)
-            if self._updates % self.config.target_update_interval == 0:
-                polyak(self._target_q.flat.data, self._q.flat.data, self.config.tau)
-            rows.append(metrics | acted | tempered | {"train/ent_coef": alpha})
-        return mean_metrics(rows) | {"train/learning_rate": learning_rate}
+            self.guard.applied(self._actor_optimizer.step(learning_rate, 0.0, self.guard.permit))
+        self.temperature.follow(learning_rate, self.guard)
+        self._updates += 1
+        if self._updates % self.config.target_update_interval == 0:
+            self.guard.follow(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+        source.update_priorities(batch, metrics.pop("td"))
+        metrics["train/critic_loss"] = 0.5 * metrics["train/critic_loss"]  # as Stable-Baselines3 reports it
+        return metrics | acted | tempered | {"train/ent_coef": alpha}
 
     @torch.no_grad()
     def _targets(self, batch: ReplayBatch, alpha: Tensor) -> Tensor:

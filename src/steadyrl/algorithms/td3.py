@@ -9,11 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
 from steadyrl.algorithms.off_policy import BatchSource
 from steadyrl.configs import TD3Config, value_at
-from steadyrl.data.targets import polyak, q_target
+from steadyrl.data.targets import q_target
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.actor_critics import ActorAndCritics
 from steadyrl.nn.gradient import Loss
@@ -50,6 +51,7 @@ class TD3:
         assert isinstance(policy.net, ActorAndCritics)
         self.config = config
         self.policy = policy
+        self.guard = Guard()
         self._pi, self._q = policy.parts["pi"], policy.parts["q"]
         self._target_pi, self._target_q = self._pi.target(), self._q.target()
         self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)
@@ -87,26 +89,36 @@ class TD3:
         learning_rate = value_at(self.config.learning_rate, progress)
         rows: list[dict[str, Tensor]] = []
         for _ in range(gradient_steps):
-            self._updates += 1
             batch = source.sample(self.config.batch_size)
-            outputs = self._q.forward(batch.obs, batch.actions)
-            _, metrics, gradients = self._critic_loss(outputs, self._targets(batch), batch.weights)
-            self._q.backward(gradients)
-            self._critic_optimizer.step(learning_rate, 0.0)
-            source.update_priorities(batch, metrics.pop("td"))
-            if self._updates % self.config.policy_delay == 0:
-                metrics |= self._improve(batch, learning_rate)
-                polyak(self._target_pi.flat.data, self._pi.flat.data, self.config.tau)
-                polyak(self._target_q.flat.data, self._q.flat.data, self.config.tau)
-            rows.append(metrics)
+            with self.guard.minibatch(batch):
+                outputs = self._q.forward(batch.obs, batch.actions)
+                loss, metrics, gradients = self._critic_loss(outputs, self._targets(batch), batch.weights)
+                self.guard.look("train/critic_loss", loss)
+                self._q.backward(gradients)
+                with self.guard.whole(self._critic_optimizer, self._improves):
+                    self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
+                    if self._improves:
+                        metrics |= self._improve(batch, learning_rate)
+                if self._improves:
+                    self.guard.follow(self._target_pi.flat.data, self._pi.flat.data, self.config.tau)
+                    self.guard.follow(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+                self._updates += 1
+                source.update_priorities(batch, metrics.pop("td"))
+                rows.append(metrics)
         return mean_metrics(rows) | {"train/learning_rate": learning_rate}
+
+    @property
+    def _improves(self) -> bool:
+        """Whether actor and target networks follow in the present minibatch."""
+        return (self._updates + 1) % self.config.policy_delay == 0
 
     def _improve(self, batch: ReplayBatch, learning_rate: float) -> dict[str, Tensor]:
         """One step of the actor: the gradient goes through the critics to the actions, then to the actor."""
         (actions,) = self._pi.forward(batch.obs)
-        _, metrics, gradients = self._actor_loss(self._q.forward(batch.obs, actions))
+        loss, metrics, gradients = self._actor_loss(self._q.forward(batch.obs, actions))
+        self.guard.look("train/actor_loss", loss)
         self._pi.backward((self._q.input_gradient(gradients),))
-        self._actor_optimizer.step(learning_rate, 0.0)
+        self.guard.applied(self._actor_optimizer.step(learning_rate, 0.0, self.guard.permit))
         return metrics
 
     @torch.no_grad()

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadyrl.algorithms.guard import Guard
 from steadyrl.configs import SACConfig
 from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.gradient import Loss
@@ -49,13 +50,29 @@ class Temperature:
 
     def learn(self, log_probs: Tensor, learning_rate: float) -> dict[str, Tensor]:
         """One step towards the target entropy, from log-probabilities [B] without gradient."""
+        guard = Guard(deferred=False)
+        metrics = self.look(log_probs, guard)
+        self.follow(learning_rate, guard)
+        return metrics
+
+    def look(self, log_probs: Tensor, guard: Guard) -> dict[str, Tensor]:
+        """The loss, and its gradient for `follow`; nothing is changed.
+
+        Raises:
+            NonFiniteError: one of them is not finite.
+        """
         if not self.learnt:
             return {}
-        outputs = (self.log_alpha,)
-        _, metrics, gradients = self._loss(outputs, log_probs, self.target_entropy)
+        loss, metrics, gradients = self._loss((self.log_alpha,), log_probs, self.target_entropy)
+        guard.look("train/ent_coef_loss", loss)
+        guard.look("train/ent_coef_loss", gradients[0][0])
         self._flat.grad[0] = gradients[0][0]
-        self._optimizer.step(learning_rate, 0.0)
         return metrics
+
+    def follow(self, learning_rate: float, guard: Guard) -> None:
+        """The step towards the target entropy whose gradient `look` found."""
+        if self.learnt:
+            guard.applied(self._optimizer.step(learning_rate, 0.0, guard.permit))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly."""

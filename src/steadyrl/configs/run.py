@@ -52,6 +52,8 @@ class RunSettings:
     """What a failing environment does: stop the run, or start that environment anew and drop its unfinished episode."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """What NaN, infinity or absurd numbers do: stop the run, or leave out that episode or batch and count it."""
+    nonfinite_limit: int = 10
+    """With on_nonfinite skip: minibatches, or broken episodes of one environment, in a row that stop the run."""
     max_episode_steps: int | None = None
     """Truncates episodes after this many steps instead of the environment's own limit."""
     run_dir: Path | None = None
@@ -61,7 +63,7 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         not_negative_whole(self, "seed", "eval_seed")
-        at_least_one(self, "eval_episodes")
+        at_least_one(self, "eval_episodes", "nonfinite_limit")
         if self.threads is not None:
             at_least_one(self, "threads")
             at_most(self, MAX_THREADS, "threads")

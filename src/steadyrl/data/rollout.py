@@ -172,6 +172,11 @@ class Rollout:
         )
         return whole if len(index) == len(whole.log_probs) else whole.take(index)
 
+    def outputs(self) -> dict[str, npt.NDArray[np.float32]]:
+        """What the policy said so far, [length, N], by the name of it; the rollout's own memory."""
+        names = {"value": "values", "log-probability": "log_probs", "value of the final observation": "final_values"}
+        return {said: self._written[name][: self.length] for said, name in names.items()}
+
     def clear(self) -> None:
         """Forget everything, keep the room."""
         self.length = 0

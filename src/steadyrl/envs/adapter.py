@@ -11,14 +11,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from steadyrl.envs.autoreset import autoreset_mode, final_observations, resets_twice, success_of
 from steadyrl.envs.convert import NOTE
+from steadyrl.envs.nonfinite import SURE, Place, Skipping, bad_entries
 from steadyrl.envs.notes import FirstSteps
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
-from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
+from steadyrl.errors import NonFiniteError, RunFailedError, SteadyRLError, UserError, words
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
 
-_ABSURD = 1e18  # the square of a larger magnitude soon leaves float32
-_SURE = 0.99 * _ABSURD**2  # no entry is larger where the sum of squares, however rounded, is at most this
 _STEP = ("obs", "rewards", "terminated", "truncated", "infos")
 
 
@@ -31,17 +30,22 @@ class VectorAdapter:
     Attributes:
         notes: Remarks on the observations, each said once: outside their bounds, of another type than declared, or too
             fine for float32.
+        dropped: Episodes that were left out because of a bad number in them.
 
     Args:
         env: The vector environment.
         spec: What is known of it.
         seeds_each: It takes a list of seeds, one an environment; else only the first of them.
+        skipping: A bad number that an environment tells ends its episode, not the run; without effect where `env` has
+            no `restart(index, seed)`, which gives the first observation of a new episode of that environment.
 
     Raises:
         UserError: a space is of a kind that is not supported.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, *, seeds_each: bool) -> None:
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, *, seeds_each: bool, skipping: Skipping | None = None
+    ) -> None:
         self.spec = spec
         self.num_envs = int(env.num_envs)
         self.notes: list[str] = []
@@ -62,6 +66,12 @@ class VectorAdapter:
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
         self._seeds: list[int | None] = [None] * self.num_envs
         self._closed = False
+        self.dropped = 0
+        self._in_a_row = [0] * self.num_envs  # broken episodes since the last whole one
+        self._restart = getattr(env, "restart", None)
+        self._skipping = skipping if self._restart is not None else None
+        self._told: dict[str, npt.NDArray[Any]] = {}  # of the present step
+        self._faults: dict[int, NonFiniteError] | None = None  # of the present step, where they are to be skipped
         self._note(self._first_steps.declared)
 
     def reset(self, seeds: list[int]) -> ObsTree:
@@ -96,6 +106,19 @@ class VectorAdapter:
             RunFailedError: an environment failed, or told a number that is not finite or is absurd.
             UserError: it breaks the interface.
         """
+        faults: dict[int, NonFiniteError] = {}
+        self._faults = None if self._skipping is None else faults
+        self._told = {"actions": actions}
+        try:
+            step = self._step(actions)
+        except NonFiniteError as error:
+            error.batch |= self._told
+            raise
+        finally:
+            self._faults = None
+        return self._start_anew(step, faults) if faults else step
+
+    def _step(self, actions: npt.NDArray[Any]) -> Step:
         try:
             result = self._env.step(actions)
         except BaseException as error:
@@ -109,11 +132,13 @@ class VectorAdapter:
             rewards[~valid] = 0.0
             terminated &= valid
             truncated &= valid
-        self._returns += rewards
         self._lengths += valid
+        self._told |= {"rewards": rewards, "terminated": terminated, "truncated": truncated}
         stored = self._stored(obs)
-        if not np.vdot(rewards, rewards) <= _SURE:
-            self._check_entries(rewards, "reward", None, rewards)
+        if not np.vdot(rewards, rewards) <= SURE:
+            self._told |= _named(stored)
+            self._check_entries(rewards, "reward", "", None, rewards)
+        self._returns += rewards
         if not self._first_steps.over or NOTE in infos:
             self._look(obs, infos)
         done = terminated | truncated
@@ -200,6 +225,9 @@ class VectorAdapter:
         self._returns[i] = 0.0
         self._lengths[i] = 0
         self._seeds[i] = None
+        if self._skipping is not None and (not self._faults or i not in self._faults):
+            self._in_a_row[i] = 0
+            self._skipping.restarts.fine(i)
         return record
 
     def _stored(self, obs: Any, rows: npt.NDArray[np.intp] | None = None) -> ObsTree:
@@ -231,27 +259,45 @@ class VectorAdapter:
         """
         for path in self._checked:
             leaf = tree[path]
-            if not np.vdot(leaf, leaf) <= _SURE:
-                self._check_entries(leaf, f"observation at '{path}'" if path else "observation", rows, told[path])
+            if not np.vdot(leaf, leaf) <= SURE:
+                self._told |= _named(tree)
+                what = f"observation at '{path}'" if path else "observation"
+                self._check_entries(leaf, what, path, rows, told[path])
 
-    def _check_entries(self, values: npt.NDArray[Any], what: str, rows: npt.NDArray[np.intp] | None, told: Any) -> None:
-        flat = values.reshape(len(values), -1)
-        bad = ~(np.abs(flat) <= _ABSURD)
-        if not bad.any():
-            return
-        row, entry = (int(x) for x in np.argwhere(bad)[0])
-        i = row if rows is None else int(rows[row])
-        value = np.asarray(told).reshape(flat.shape)[row, entry]
-        place = f" entry {entry} of" if values.ndim > 1 else ""
-        seed = "" if self._seeds[i] is None else f" (seed {self._seeds[i]})"
-        source = "Find out in the environment where the number comes from"
-        scale = "" if not np.isfinite(value) else f", and scale or clip it: its magnitude is above {_ABSURD:g}"
-        raise RunFailedError(
-            f"Environment {i} ({self.spec.id}) gave {value!s} as{place} its {what} "
-            f"in step {self._lengths[i]} of its episode{seed}.",
-            remedy=f"{source}{scale}; nothing was trained on it.",
-            code="env-absurd" if scale else "env-nonfinite",
-        )
+    def _check_entries(
+        self, values: npt.NDArray[Any], what: str, key: str, rows: npt.NDArray[np.intp] | None, told: Any
+    ) -> None:
+        """Raise for the first bad entry; where it is to be skipped, note each environment that has one."""
+        found = bad_entries(values, told, what, key, rows, Place(self.spec.id, self._lengths, self._seeds))
+        if self._faults is not None:
+            self._faults |= {i: error for i, error in found.items() if i not in self._faults}
+        elif found:
+            raise next(iter(found.values()))
+
+    def _start_anew(self, step: Step, faults: dict[int, NonFiniteError]) -> Step:
+        """The step with the rows of these environments made up: each is started anew, its episode is no more."""
+        assert self._skipping is not None
+        assert self._restart is not None
+        broken = np.zeros(self.num_envs, dtype=np.bool_)
+        for i, error in faults.items():
+            self._in_a_row[i] += 1
+            if self._in_a_row[i] >= self._skipping.limit:
+                raise error
+            self._note([f"Left out, as on_nonfinite is skip: {error.message}"] if not self.dropped else [])
+            self.dropped += 1
+            broken[i] = True
+            self._seeds[i] = seed = self._skipping.restarts.next_seed(i, error)
+            self._returns[i] = self._lengths[i] = 0
+            told = self._restart(i, seed)
+            row = self.obs_spec.store(told, batch=False)
+            self._check_leaves(row, told if self.obs_spec.is_tree else {"": told}, np.array([i]))
+            for path, leaf in row.items():
+                step.obs[path][i] = step.final_obs[path][i] = leaf[0]
+        step.rewards[broken] = 0.0
+        for flags in (step.terminated, step.truncated, step.valid):
+            flags[broken] = False
+        episodes = [record for record in step.episodes if not broken[record.env_index]]
+        return step._replace(episodes=episodes, broken=broken)
 
 
 def _mask_ignored(name: str) -> UserError:
@@ -261,6 +307,10 @@ def _mask_ignored(name: str) -> UserError:
         remedy="Make it with another autoreset mode (NEXT_STEP or SAME_STEP), or let reset() keep to the mask.",
         code="reset-mask",
     )
+
+
+def _named(tree: ObsTree) -> dict[str, npt.NDArray[Any]]:
+    return {f"observation/{path}".rstrip("/"): leaf for path, leaf in tree.items()}
 
 
 def _replaced(leaf: npt.NDArray[Any], rows: npt.NDArray[np.intp], values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from steadyrl.envs.nonfinite import ABSURD
 from steadyrl.errors import RunFailedError, UserError
 
 Converter = Callable[[Any], Any]
@@ -131,7 +132,7 @@ def success_value(value: Any, name: str) -> bool:
         UserError: it is not one truth value.
     """
     number = one_entry(value)
-    if number is None or number.dtype.kind not in "biuf" or number != number:
+    if number is None or number.dtype.kind not in "biuf" or not abs(float(number)) <= ABSURD:
         raise UserError(
             f"info['is_success'] of {name} is {shown(value)}, not a truth value.",
             remedy="Return True or False there, or leave it out.",

@@ -62,6 +62,10 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
             truncated.append(cut)
         return self._batch(rows), np.array(rewards), np.array(terminated), np.array(truncated), infos
 
+    def restart(self, index: int, seed: int) -> Any:
+        """Start one environment anew; returns its first observation."""
+        return self.envs[index].reset(seed=seed)[0]
+
     def close_extras(self, **kwargs: Any) -> None:
         """Close every environment."""
         for env in self.envs:

@@ -11,6 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
+from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.outputs import insist_on_vector
 from steadyrl.envs.serial import SerialVectorEnv
 from steadyrl.envs.sources import time_limit
@@ -32,6 +33,7 @@ def make_vec(
     vec: Vec = "auto",
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
+    skipping: Skipping | None = None,
 ) -> VectorAdapter:
     """Make N environments that are stepped together.
 
@@ -43,6 +45,7 @@ def make_vec(
             others. `auto` is `sync`.
         env_kwargs: Arguments of the environment.
         max_episode_steps: Truncates episodes after this many steps instead of the environment's own limit.
+        skipping: See `VectorAdapter`.
 
     Raises:
         UserError: it cannot be made like this.
@@ -63,13 +66,13 @@ def make_vec(
             code="env-instance",
         )
     if vec == "async":
-        return _async(factory, num_envs or 1)
+        return _async(factory, num_envs or 1, skipping)
     if vec == "native":
         return _native(factory, num_envs or 1)
-    return _sync(factory, num_envs or 1)
+    return _sync(factory, num_envs or 1, skipping)
 
 
-def _sync(factory: EnvFactory, num_envs: int) -> VectorAdapter:
+def _sync(factory: EnvFactory, num_envs: int, skipping: Skipping | None) -> VectorAdapter:
     made: list[Canonical] = []
     try:
         for i in range(num_envs):
@@ -88,10 +91,10 @@ def _sync(factory: EnvFactory, num_envs: int) -> VectorAdapter:
             for env in made:
                 env.close()
         raise
-    return VectorAdapter(SerialVectorEnv(made), _spec(factory, made[0], "sync"), seeds_each=True)
+    return VectorAdapter(SerialVectorEnv(made), _spec(factory, made[0], "sync"), seeds_each=True, skipping=skipping)
 
 
-def _async(factory: EnvFactory, num_envs: int) -> VectorAdapter:
+def _async(factory: EnvFactory, num_envs: int, skipping: Skipping | None) -> VectorAdapter:
     probe = factory()
     try:
         _check_spaces(probe)
@@ -104,7 +107,7 @@ def _async(factory: EnvFactory, num_envs: int) -> VectorAdapter:
         raise
     except RuntimeError as error:
         raise _unequal(factory.id) from error
-    return VectorAdapter(vector, spec, seeds_each=True)
+    return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping)
 
 
 def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:

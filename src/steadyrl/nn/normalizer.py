@@ -88,6 +88,7 @@ class ObsNormalizer:
     def __init__(self, obs_spec: ObsSpec, clip: float = 10.0, eps: float = 1e-8) -> None:
         self.clip = clip
         self.eps = eps
+        self._before: list[tuple[RunningMeanStd, int, Float64, Float64]] = []
         self.statistics = {
             leaf.path: RunningMeanStd(leaf.stored_shape)
             for leaf in obs_spec.leaves
@@ -96,8 +97,19 @@ class ObsNormalizer:
 
     def update(self, obs: ObsTree, mask: npt.NDArray[np.bool_]) -> None:
         """Take in the rows of leaves [N, ...] where `mask` [N] is True."""
+        self._before = [(s, s.count, s.mean, s._m2) for s in self.statistics.values()]  # an update makes new arrays
         for path, statistic in self.statistics.items():
             statistic.update(obs[path][mask])
+
+    def undo(self) -> None:
+        """Take the newest update back."""
+        for statistic, count, mean, m2 in self._before:
+            statistic.count, statistic.mean, statistic._m2 = count, mean, m2
+        self._before = []
+
+    def is_sane(self) -> bool:
+        """Whether every number in the statistics is finite."""
+        return all(bool(np.isfinite(s.mean).all() and np.isfinite(s._m2).all()) for s in self.statistics.values())
 
     def __call__(self, obs: ObsTree) -> ObsTree:
         """A new tree; normalised leaves are fresh float32 arrays, the others are the arrays passed in."""

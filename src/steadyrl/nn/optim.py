@@ -15,10 +15,19 @@ from steadyrl.nn.flat import FlatParameters
 class Optimizer(Protocol):
     """What an update asks of an optimiser."""
 
-    def step(self, lr: float, max_grad_norm: float) -> Tensor:
+    def step(self, lr: float, max_grad_norm: float, permit: Tensor | None = None) -> Tensor:
         """Scale gradients down to `max_grad_norm` (0 leaves them alone), in place, then take one step of size `lr`.
 
-        Returns the norm of the gradient before that, a scalar on the device.
+        Args:
+            lr: Learning rate.
+            max_grad_norm: Limit of the gradient's norm.
+            permit: On the device, whether the step may be taken; None is yes, and looks at the gradient on the host.
+
+        Returns:
+            The norm of the gradient before that, a scalar on the device.
+
+        Raises:
+            NonFiniteError: without `permit`, the gradient is not finite; nothing was changed.
         """
         ...
 
@@ -46,12 +55,26 @@ def clip_grad_norm(grad: Tensor, max_grad_norm: float) -> Tensor:
     return norm
 
 
+def checked(grad: Tensor, max_grad_norm: float, permit: Tensor) -> tuple[Tensor, Tensor]:
+    """`clip_grad_norm` without a word to the host: its norm, and whether the step is still permitted.
+
+    Where it is not, the gradient is 0 afterwards.
+    """
+    norm: Tensor = torch.linalg.vector_norm(grad)
+    permit = permit & norm.isfinite()
+    grad.masked_fill_(~permit, 0.0)
+    if max_grad_norm > 0:
+        grad.mul_((max_grad_norm / (torch.where(permit, norm, 1.0) + 1e-6)).clamp(max=1.0))
+    return norm, permit
+
+
 def _insist_on_finite(norm: float) -> None:
     if not math.isfinite(norm):
         raise NonFiniteError(
             "The gradient is not finite, so the parameters were left as they were before this update.",
             remedy="Look for rewards or observations of huge magnitude, set normalize_obs, or lower learning_rate.",
             code="non-finite-gradient",
+            facts={"source": "gradient", "value": str(norm)},
         )
 
 
@@ -72,10 +95,15 @@ class Adam:
         self._mean = torch.zeros_like(flat.data)
         self._square = torch.zeros_like(flat.data)
         self._root = torch.empty_like(flat.data)
+        self._taken: Tensor | None = None  # steps, where only the device knows them
+        self._kept: list[Tensor] = []
+        self._kept_steps = 0
 
     @torch.no_grad()
-    def step(self, lr: float, max_grad_norm: float) -> Tensor:
+    def step(self, lr: float, max_grad_norm: float, permit: Tensor | None = None) -> Tensor:
         """See `Optimizer.step`."""
+        if permit is not None:
+            return self._permitted_step(lr, max_grad_norm, permit)
         grad = self._flat.grad
         beta1, beta2 = self._betas
         if self._flat.native:
@@ -97,15 +125,52 @@ class Adam:
         self._flat.data.addcdiv_(self._mean, self._root, value=-lr / correction1)
         return norm
 
+    def _permitted_step(self, lr: float, max_grad_norm: float, permit: Tensor) -> Tensor:
+        """The same, without a word to the host: where it is not permitted every number stays as it was."""
+        grad, (beta1, beta2) = self._flat.grad, self._betas
+        if self._taken is None:
+            self._taken = torch.tensor(self._steps, dtype=torch.float64, device=grad.device)
+        norm, permit = checked(grad, max_grad_norm, permit)
+        self._taken += permit
+        self._mean.lerp_(grad, torch.where(permit, 1 - beta1, 0.0).to(grad.dtype))
+        self._square.mul_(torch.where(permit, beta2, 1.0)).addcmul_(grad, grad, value=1 - beta2)
+        taken = self._taken.clamp(min=1.0)
+        correction1, correction2 = 1 - beta1**taken, 1 - beta2**taken
+        torch.sqrt(self._square, out=self._root)
+        self._root.div_(correction2.sqrt()).add_(self._eps)
+        moved = (self._mean / self._root).mul_(-lr / correction1)
+        self._flat.data.add_(moved.mul_(permit))
+        return norm
+
+    def keep(self) -> None:
+        """Remember parameters and moments, for `restore`."""
+        now = (self._flat.data, self._mean, self._square)
+        if not self._kept:
+            self._kept = [torch.empty_like(tensor) for tensor in now]
+        for kept, tensor in zip(self._kept, now, strict=True):
+            kept.copy_(tensor)
+        self._kept_steps = self._steps
+
+    def restore(self, unless: Tensor | None = None) -> None:
+        """Go back to what `keep` remembered; on a device, unless this is true."""
+        with torch.no_grad():
+            for kept, tensor in zip(self._kept, (self._flat.data, self._mean, self._square), strict=True):
+                tensor.copy_(kept if unless is None else torch.where(unless, tensor, kept))
+        if unless is None:
+            self._steps = self._kept_steps
+        elif self._taken is not None:
+            self._taken -= ~unless
+
     def state_dict(self) -> dict[str, Tensor]:
         """Moments [P] and the number of steps taken."""
-        return {"mean": self._mean.clone(), "square": self._square.clone(), "steps": torch.tensor(self._steps)}
+        steps = torch.tensor(self._steps if self._taken is None else int(self._taken))
+        return {"mean": self._mean.clone(), "square": self._square.clone(), "steps": steps}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from what `state_dict` gave."""
         _restore(self._mean, state["mean"])
         _restore(self._square, state["square"])
-        self._steps = int(state["steps"])
+        self._steps, self._taken = int(state["steps"]), None
 
 
 class RMSprop:
@@ -127,9 +192,15 @@ class RMSprop:
         self._root = torch.empty_like(flat.data)
 
     @torch.no_grad()
-    def step(self, lr: float, max_grad_norm: float) -> Tensor:
+    def step(self, lr: float, max_grad_norm: float, permit: Tensor | None = None) -> Tensor:
         """See `Optimizer.step`."""
         grad = self._flat.grad
+        if permit is not None:
+            norm, permit = checked(grad, max_grad_norm, permit)
+            self._square.mul_(torch.where(permit, self._alpha, 1.0)).addcmul_(grad, grad, value=1 - self._alpha)
+            torch.add(self._square, self._eps, out=self._root)
+            self._flat.data.addcdiv_(grad, self._root.sqrt_(), value=-lr)  # where not permitted, the gradient is 0
+            return norm
         if self._flat.native:
             from steadyrl.kernels import _native
 

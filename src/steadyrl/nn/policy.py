@@ -68,6 +68,7 @@ class Policy:
         unknown = [type(part.module).__name__ for part in self.parts.values() if self.native and not part.on_kernels]
         self.notes = {f"the {name}, a kind of network that they do not know": False for name in unknown}
         self._sample = Function(partial(_sample, distribution=self.distribution), self)
+        self.touched = True  # others may have changed the weights since they were last looked at
         self.value_scale = 1.0  # rewards were divided by this in training
 
     def initialise(self, stream: Stream, *, ortho: bool = False) -> None:
@@ -79,6 +80,7 @@ class Policy:
 
     def regain(self) -> None:
         """Take over weights that were put in place of the policy's own; see `FlatParameters.regain`."""
+        self.touched = True
         for part in self.parts.values():
             part.flat.regain()
 

@@ -16,6 +16,8 @@ from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
 from steadyrl.configs import Config
 from steadyrl.envs.make import EnvFactory
+from steadyrl.envs.nonfinite import Skipping
+from steadyrl.envs.restart import Restarts
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
@@ -112,7 +114,11 @@ class Agent:
         """
         if self._loop is None:
             setup = self.require_setup()
-            venv = make_vec(setup.source, self.config.num_envs, vec=setup.settings.vec)
+            settings, skipping = setup.settings, None
+            if settings.on_nonfinite == "skip":
+                restarts = Restarts(self.config.num_envs, sys.maxsize, self.seeds.env)
+                skipping = Skipping(restarts, settings.nonfinite_limit)
+            venv = make_vec(setup.source, self.config.num_envs, vec=settings.vec, skipping=skipping)
             try:
                 with self.computing():
                     start = int(self.about.get("num_timesteps", 0))

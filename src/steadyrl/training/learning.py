@@ -16,13 +16,14 @@ from steadyrl.configs.validate import count
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.types import VecEnv
 from steadyrl.envs.vector import make_vec
-from steadyrl.errors import UserError, words
+from steadyrl.errors import NonFiniteError, UserError, words
 from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import save_checkpoint
 from steadyrl.training.curve import write_curve
 from steadyrl.training.evaluation import Evaluation, global_generators_kept
 from steadyrl.training.evaluator import Evaluator
 from steadyrl.training.events import EvaluationEnded, Event, EventStream, Listener, Notice, RunEnded, RunStarted
+from steadyrl.training.failures import Failures
 from steadyrl.training.logging import RunWriter
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.session import Every, Extras, Session
@@ -128,12 +129,16 @@ class Learning:
                 )
             )
             start = self._loop.counters.timesteps
+            failures = Failures(agent, folder, self.events)
+            self._loop.guard.listener = failures.skipped
             try:
                 with signals_stop(self._stop):
                     best = agent.best_mean if folder is None else None  # a folder holds a best agent of its own
                     agent.best_mean = session.run(self.target, self.total, best)
             except BaseException as error:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+                if isinstance(error, NonFiniteError):
+                    failures.stopped(error)
                 self._end(folder, session, status, None, f"{type(error).__name__}: {words(error)}")
                 raise
             status = self._stop.status if self._stop.reason else "finished"

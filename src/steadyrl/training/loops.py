@@ -9,6 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from steadyrl.algorithms import make_off_policy, make_on_policy
+from steadyrl.algorithms.guard import Guard
 from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig
 from steadyrl.data.hindsight import HindsightReplay
 from steadyrl.data.prioritised import PrioritisedReplay
@@ -33,6 +34,11 @@ class Loop(Protocol):
     episodes: deque[EpisodeRecord]
     phases: Phases
 
+    @property
+    def guard(self) -> Guard:
+        """Keeps bad minibatches from being applied."""
+        ...
+
     def step(self, remaining: int, total: int) -> list[EpisodeRecord]:
         """One vector step, of which at most `remaining` transitions count; returns the episodes that ended."""
         ...
@@ -52,6 +58,13 @@ class Loop(Protocol):
 
 def make_loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv, start: int = 0) -> Loop:
     """The training loop of a setup around its environments and a policy that was trained on `start` steps before."""
+    loop = _loop(setup, policy, seeds, venv, start)
+    loop.guard.skip = setup.settings.on_nonfinite == "skip"
+    loop.guard.limit = setup.settings.nonfinite_limit
+    return loop
+
+
+def _loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv, start: int) -> Loop:
     config = setup.resolved.config
     env_seeds = seeds.env_seeds(venv.num_envs)
     if isinstance(config, OnPolicyConfig):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.off_policy import OffPolicyAlgorithm
 from steadyrl.configs import OffPolicyConfig, Schedule, value_at
 from steadyrl.data.prioritised import PrioritisedReplay
@@ -12,7 +13,12 @@ from steadyrl.data.replay import Replay
 from steadyrl.data.transitions import ReplayBatch, TensorTree
 from steadyrl.envs.types import EpisodeRecord, VecEnv
 from steadyrl.seeding import Stream
+from steadyrl.training.guards import require_sane_policy
 from steadyrl.training.stepping import Stepper, passed
+
+# Updates between two looks at all weights where nobody but the optimiser had a hand on them: its steps are bounded, so
+# they cannot become infinite by themselves without a bad loss or gradient before.
+LOOK_EVERY = 100
 
 
 class OffPolicyLoop:
@@ -56,6 +62,12 @@ class OffPolicyLoop:
         self._due = 0  # gradient steps
         self._start = self._period_start = start
         self._progress = 0.0
+        self._looked = 0  # updates at the last look at the weights
+
+    @property
+    def guard(self) -> Guard:
+        """Keeps bad minibatches from being applied."""
+        return self.algorithm.guard
 
     def step(self, remaining: int, total: int) -> list[EpisodeRecord]:
         """One vector step, of which at most `remaining` transitions count; returns the episodes that ended.
@@ -68,6 +80,7 @@ class OffPolicyLoop:
         with self.phases("act"):
             valid = self._stepper.look(remaining)
             actions = self.algorithm.act(self.policy.normalise(raw), before - self._start, self._progress)
+            self._stepper.require_sane(actions)
             env_actions = self.policy.action_spec.to_env(actions)
         step, ended = self._stepper.step(env_actions, valid)
         with self.phases("act"):
@@ -99,6 +112,10 @@ class OffPolicyLoop:
     def learn(self, total: int) -> dict[str, Tensor | float]:
         """The gradient steps that are due."""
         with self.phases("learn"), torch.enable_grad():  # an environment's code may have turned it off
+            if self.policy.touched or passed(LOOK_EVERY, self._looked, self.counters.updates):
+                require_sane_policy(self.policy, self.counters.timesteps)
+                self._looked = self.counters.updates
+            self.guard.begin(self.counters.timesteps, self.counters.updates)
             steps, self._due = self._due, 0
             metrics = self.algorithm.learn(self, steps, self.counters.timesteps, self._progress)
             self.counters.updates += steps

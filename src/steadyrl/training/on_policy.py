@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from steadyrl.algorithms import OnPolicyAlgorithm
+from steadyrl.algorithms.guard import Guard
 from steadyrl.configs import OnPolicyConfig
 from steadyrl.data.rollout import Rollout
 from steadyrl.envs.types import EpisodeRecord, Step, VecEnv
+from steadyrl.errors import NonFiniteError
 from steadyrl.nn.normalizer import RewardNormalizer
+from steadyrl.training.guards import require_sane_outputs, require_sane_policy
 from steadyrl.training.stepping import Stepper
 
 
@@ -49,6 +52,11 @@ class OnPolicyLoop:
         self.rewards = RewardNormalizer(venv.num_envs, gamma=config.gamma) if config.normalize_reward else _as_float32
         self._rollout_start = 0
 
+    @property
+    def guard(self) -> Guard:
+        """Keeps bad minibatches from being applied."""
+        return self.algorithm.guard
+
     def step(self, remaining: int, total: int) -> list[EpisodeRecord]:
         """One vector step, of which at most `remaining` transitions count; returns the episodes that ended.
 
@@ -61,10 +69,12 @@ class OnPolicyLoop:
             valid = self._stepper.look(remaining)
             obs = self.policy.normalise(raw)
             actions, log_probs, values = self.policy.act(obs, self.algorithm.exploration.draw(self.rollout.length))
+            self._stepper.require_sane(actions.numpy())
             env_actions = self.policy.to_env(actions)
         step, ended = self._stepper.step(env_actions, valid)
         with self.phases("act"):
-            rewards = self.rewards(step.rewards, step.terminated | step.truncated, valid)
+            over = step.terminated | step.truncated
+            rewards = self.rewards(step.rewards, over if step.broken is None else over | step.broken, valid)
             self.rollout.add(obs, actions, log_probs, values, rewards, step.terminated, step.truncated, valid)
             self._bootstrap(step, valid)
         return ended
@@ -80,7 +90,15 @@ class OnPolicyLoop:
     def learn(self, total: int) -> dict[str, Tensor | float]:
         """One update from the rollout as far as it goes; schedules run over `total` environment steps."""
         with self.phases("learn"), torch.enable_grad():  # an environment's code may have turned it off
-            last_values = self.policy.values(self.policy.normalise(self._stepper.obs))
+            step = self.counters.timesteps
+            try:
+                require_sane_policy(self.policy, step)
+                last_values = self.policy.values(self.policy.normalise(self._stepper.obs))
+                require_sane_outputs({**self.rollout.outputs(), "last value": last_values.numpy()[None]}, step)
+            except NonFiniteError:
+                self.rollout.clear()
+                raise
+            self.guard.begin(step, self.counters.updates)
             batch = self.rollout.batch(last_values, self.config.gamma, self.config.gae_lambda)
             self.rollout.clear()
             if len(batch.returns) == 0:

@@ -150,6 +150,11 @@ class Session:
         metrics["time/fps"] = (counters.timesteps - self._start_step) / elapsed
         metrics["time/time_elapsed"] = elapsed
         metrics["train/n_updates"] = float(counters.updates)
+        loop = self._loop
+        loop.guard.read()
+        if loop.guard.skip:
+            metrics["train/nonfinite_batches"] = float(loop.guard.count)
+            metrics["rollout/nonfinite_episodes"] = float(getattr(loop.venv, "dropped", 0))
         metrics |= mean_of(self._since_row)
         self._since_row.clear()
         notes = self._loop.policy.notes
@@ -198,6 +203,7 @@ class Session:
 
     def _save(self, kind: str) -> None:
         assert self._extras.save is not None
+        self._loop.guard.read()
         with self._loop.phases("other"):
             path = self._extras.save(kind)
         self._events.emit(CheckpointSaved(self._loop.counters.timesteps, path, kind))

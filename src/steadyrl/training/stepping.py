@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from steadyrl.envs.types import BoolArray, EpisodeRecord, Step, VecEnv
+from steadyrl.errors import NonFiniteError
 from steadyrl.nn.policy import Policy
 from steadyrl.spaces import ObsTree
+from steadyrl.training.guards import require_sane_actions
 from steadyrl.training.phases import Phases
 
 WINDOW = 100  # episodes that rollout/ep_rew_mean looks back on
@@ -63,11 +65,32 @@ class Stepper:
             self._policy.normalizer.update(obs, valid)
         return valid
 
+    def require_sane(self, actions: npt.NDArray[Any]) -> None:
+        """Raises NonFiniteError for an action of the policy that no environment should see, [N, ...]."""
+        try:
+            require_sane_actions(actions, self.counters.timesteps)
+        except NonFiniteError:
+            self._unlook()
+            raise
+
+    def _unlook(self) -> None:
+        if self._policy.normalizer is not None:
+            self._policy.normalizer.undo()
+
     def step(self, actions: npt.NDArray[Any], valid: BoolArray) -> tuple[Step, list[EpisodeRecord]]:
-        """Step with the environments' own actions; returns the step and the episodes that ended in rows that count."""
+        """Step with the environments' own actions; returns the step and the episodes that ended in rows that count.
+
+        A row of an environment that failed and was started anew does not: `valid` says so afterwards.
+        """
         with self.phases("env"):
-            step = self.venv.step(actions)
+            try:
+                step = self.venv.step(actions)
+            except BaseException:
+                self._unlook()
+                raise
         self._obs = step.obs
+        if step.broken is not None:
+            valid &= ~step.broken
         self.counters.timesteps += int(np.count_nonzero(valid))
         ended = [episode for episode in step.episodes if valid[episode.env_index]]
         self.episodes.extend(ended)
