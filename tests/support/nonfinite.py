@@ -77,7 +77,7 @@ class Poisoned(gym.Env[Any, Any]):
 
 def action_of(algo: str) -> str:
     """Which actions of `Poisoned` an algorithm takes here."""
-    return "discrete" if algo in ("a2c", "dqn") else "box"
+    return "discrete" if algo == "dqn" else "box"
 
 
 def digest(state: Any) -> str:
@@ -163,7 +163,7 @@ class Poison:
         optimizer.step = step
 
 
-LOSSES = {
+LOSSES: dict[str, tuple[str, ...]] = {
     "ppo": ("_loss",),
     "a2c": ("_loss",),
     "dqn": ("_loss",),
@@ -171,7 +171,7 @@ LOSSES = {
     "td3": ("_critic_loss", "_actor_loss"),
     "sac": ("_critic_loss", "_actor_loss"),
 }
-OPTIMIZERS = {
+OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "ppo": ("_optimizer",),
     "a2c": ("_optimizer",),
     "dqn": ("_optimizer",),
@@ -183,21 +183,37 @@ OPTIMIZERS = {
 
 @contextmanager
 def watched(agent: Any) -> Iterator[dict[str, Any]]:
-    """Inside, every step and update of the loop leaves in the dictionary what had been learnt and stored before it."""
+    """Inside, the dictionary holds what had been learnt before the newest step or minibatch, and stored before it."""
     loop = agent.loop
     seen: dict[str, Any] = {}
-    step, learn = loop.step, loop.learn
+    step, minibatch = loop.step, loop.guard.minibatch
 
     def before_step(*args: Any) -> Any:
         seen.update(learnt=learnt(agent), stored=digest(stored(agent)), at=loop.counters.timesteps, during="step")
         return step(*args)
 
-    def before_learn(*args: Any) -> Any:
+    def before_minibatch(*args: Any) -> Any:
         seen.update(learnt=learnt(agent), stored=digest(stored(agent)), at=loop.counters.timesteps, during="learn")
-        return learn(*args)
+        return minibatch(*args)
 
-    loop.step, loop.learn = before_step, before_learn
+    loop.step, loop.guard.minibatch = before_step, before_minibatch
     try:
         yield seen
     finally:
-        loop.step, loop.learn = step, learn
+        loop.step, loop.guard.minibatch = step, minibatch
+
+
+def poison_actions(agent: Any, poison: Poison, *, log_probs: bool = False) -> None:
+    """Make the last environment's action, or the log-probability of it, bad in the call that is due."""
+    on_policy = hasattr(agent.loop, "rollout")
+    owner, name = (agent.policy, "act") if on_policy else (agent.loop.algorithm, "act")
+    inner = getattr(owner, name)
+
+    def act(*args: Any) -> Any:
+        found = inner(*args)
+        if poison.due():
+            bad = found[1 if log_probs else 0] if on_policy else found
+            bad[(-1,) if log_probs else (-1, 1)] = poison.value
+        return found
+
+    setattr(owner, name, act)

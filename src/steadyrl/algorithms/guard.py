@@ -84,9 +84,8 @@ class Guard:
         """Leave a bad minibatch out, or say which one it was and let the error go on."""
         if self.permit is not None:
             self._flags.append(self.permit)
-        if error is None:
+        elif error is None:
             self._in_a_row = 0
-            return False
         if not isinstance(error, NonFiniteError):
             return False
         self._tell(error)

@@ -98,6 +98,7 @@ class Adam:
         self._taken: Tensor | None = None  # steps, where only the device knows them
         self._kept: list[Tensor] = []
         self._kept_steps = 0
+        self._kept_taken: Tensor | float = 0.0
 
     @torch.no_grad()
     def step(self, lr: float, max_grad_norm: float, permit: Tensor | None = None) -> Tensor:
@@ -150,6 +151,7 @@ class Adam:
         for kept, tensor in zip(self._kept, now, strict=True):
             kept.copy_(tensor)
         self._kept_steps = self._steps
+        self._kept_taken = float(self._steps) if self._taken is None else self._taken.clone()
 
     def restore(self, unless: Tensor | None = None) -> None:
         """Go back to what `keep` remembered; on a device, unless this is true."""
@@ -159,7 +161,7 @@ class Adam:
         if unless is None:
             self._steps = self._kept_steps
         elif self._taken is not None:
-            self._taken -= ~unless
+            self._taken = torch.where(unless, self._taken, self._kept_taken)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Moments [P] and the number of steps taken."""
