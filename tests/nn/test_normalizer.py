@@ -196,3 +196,25 @@ def test_reward_state_goes_on_bit_for_bit() -> None:
     assert not np.array_equal(state["returns"], first.state_dict()["returns"])
     with pytest.raises(UserError, match="'returns' is of shape"):
         RewardNormalizer(2, 0.99).load_state_dict(state)
+
+
+def test_the_newest_update_is_taken_back_exactly() -> None:
+    normalizer = ObsNormalizer(ObsSpec.of(SPACE))
+    normalizer.update(observations(8), ALL)
+    before = normalizer.state_dict()
+    normalizer.update({path: leaf + 1 for path, leaf in observations(8).items()}, ALL)
+    assert normalizer.state_dict()["count/position"] == 16
+    normalizer.undo()
+    normalizer.undo()  # there is only one to take back
+    after = normalizer.state_dict()
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("name", ["mean", "_m2"])
+def test_statistics_say_whether_they_are_finite(name: str) -> None:
+    normalizer = ObsNormalizer(ObsSpec.of(SPACE))
+    normalizer.update(observations(8), ALL)
+    assert normalizer.is_sane()
+    setattr(normalizer.statistics["position"], name, np.array([1.0, np.inf]))
+    assert not normalizer.is_sane()

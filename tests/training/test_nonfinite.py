@@ -156,7 +156,7 @@ def test_a_bad_log_probability_of_a_whole_number_is_not_trained_on() -> None:
     assert caught.value.facts["source"] == "log-probability"
 
 
-def broken_by(event_type: type, change: Callable[[], None]) -> Callable[[Event], None]:
+def broken_by(event_type: type, change: Callable[[], Any]) -> Callable[[Event], None]:
     return lambda event: change() if isinstance(event, event_type) else None
 
 
@@ -292,7 +292,7 @@ def test_a_skipped_minibatch_leaves_no_trace(algo: str, source: str) -> None:
         entered.append((learnt(agent), digest(stored(agent))))
         return minibatch(*args)
 
-    guard.minibatch = enter  # type: ignore[method-assign]
+    guard.minibatch = enter  # type: ignore[method-assign, assignment]
     guard.__class__ = Watching
     agent.learn(200)
     assert guard.count == 1

@@ -58,7 +58,7 @@ class A2C:
     def __init__(self, config: A2CConfig, policy: Policy, seeds: Seeds) -> None:
         self.config = config
         self.policy = policy
-        self.guard = Guard()
+        self.guard = Guard(deferred=policy.device.type != "cpu")
         self.exploration = Exploration(
             policy.distribution, seeds.stream("algo", "actions"), config.num_envs, config.sde_sample_freq
         )

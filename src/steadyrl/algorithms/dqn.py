@@ -70,7 +70,7 @@ class DQN:
         assert isinstance(policy.net, DiscreteQ)
         self.config = config
         self.policy = policy
-        self.guard = Guard()
+        self.guard = Guard(deferred=policy.device.type != "cpu")
         self._net = policy.net
         self._q = policy.parts["q"]
         self._target = self._q.target()

@@ -37,7 +37,7 @@ class Guard:
     Args:
         skip: A bad minibatch is left out and counted; else it ends the run.
         limit: With `skip`, bad minibatches in a row that end the run all the same.
-        deferred: The flag stays on the device, whichever that is; by default where that is no CPU.
+        deferred: The host does not look: a flag stays on the device.
 
     Attributes:
         count: Minibatches left out so far, as far as the host knows.
@@ -45,7 +45,7 @@ class Guard:
         permit: On the device, whether the present minibatch has been good so far; None where the host looks.
     """
 
-    def __init__(self, *, skip: bool = False, limit: int = 10, deferred: bool | None = None) -> None:
+    def __init__(self, *, skip: bool = False, limit: int = 10, deferred: bool = False) -> None:
         self.skip = skip
         self.limit = limit
         self.count = 0
@@ -106,12 +106,10 @@ class Guard:
             NonFiniteError: it is not finite or absurd.
         """
         self._name = name
-        if self._deferred or (self._deferred is None and value.device.type != "cpu"):
+        if self._deferred:
             good = value.detach().abs() <= ABSURD
             self.permit = good if self.permit is None else self.permit & good
-            return
-        number = value.item()
-        if not -ABSURD <= number <= ABSURD:
+        elif not -ABSURD <= (number := value.item()) <= ABSURD:
             facts = {"source": "loss", "value": str(number)}
             raise NonFiniteError(f"{name} is {number}.", remedy=_REMEDY, code="non-finite-loss", facts=facts)
 

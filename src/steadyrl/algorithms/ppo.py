@@ -76,7 +76,7 @@ class PPO:
     def __init__(self, config: PPOConfig, policy: Policy, seeds: Seeds) -> None:
         self.config = config
         self.policy = policy
-        self.guard = Guard()
+        self.guard = Guard(deferred=policy.device.type != "cpu")
         self.exploration = Exploration(
             policy.distribution, seeds.stream("algo", "actions"), config.num_envs, config.sde_sample_freq
         )

@@ -63,7 +63,7 @@ class SAC:
         assert isinstance(policy.net, ActorAndCritics)
         self.config = config
         self.policy = policy
-        self.guard = Guard()
+        self.guard = Guard(deferred=policy.device.type != "cpu")
         self._pi, self._q, self._distribution = policy.parts["pi"], policy.parts["q"], policy.distribution
         self._target_q = self._q.target()
         self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)

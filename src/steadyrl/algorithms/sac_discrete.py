@@ -60,7 +60,7 @@ class DiscreteSAC:
         assert isinstance(policy.net, DiscreteActorAndCritics)
         self.config = config
         self.policy = policy
-        self.guard = Guard()
+        self.guard = Guard(deferred=policy.device.type != "cpu")
         self._pi, self._q = policy.parts["pi"], policy.parts["q"]
         self._target_q = self._q.target()
         self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)

@@ -51,7 +51,7 @@ class TD3:
         assert isinstance(policy.net, ActorAndCritics)
         self.config = config
         self.policy = policy
-        self.guard = Guard()
+        self.guard = Guard(deferred=policy.device.type != "cpu")
         self._pi, self._q = policy.parts["pi"], policy.parts["q"]
         self._target_pi, self._target_q = self._pi.target(), self._q.target()
         self._actor_optimizer, self._critic_optimizer = Adam(self._pi.flat), Adam(self._q.flat)

@@ -50,7 +50,7 @@ class Temperature:
 
     def learn(self, log_probs: Tensor, learning_rate: float) -> dict[str, Tensor]:
         """One step towards the target entropy, from log-probabilities [B] without gradient."""
-        guard = Guard(deferred=False)
+        guard = Guard()
         metrics = self.look(log_probs, guard)
         self.follow(learning_rate, guard)
         return metrics

@@ -18,6 +18,7 @@ from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, S
 from steadyrl.errors import NonFiniteError, RunFailedError, SteadyRLError, UserError, words
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
 
+_TOLD = ("actions", "rewards", "terminated", "truncated")
 _STEP = ("obs", "rewards", "terminated", "truncated", "infos")
 
 
@@ -70,7 +71,7 @@ class VectorAdapter:
         self._in_a_row = [0] * self.num_envs  # broken episodes since the last whole one
         self._restart = getattr(env, "restart", None)
         self._skipping = skipping if self._restart is not None else None
-        self._told: dict[str, npt.NDArray[Any]] = {}  # of the present step
+        self._told: tuple[npt.NDArray[Any], ...] = ()  # of the present step, in the order of _TOLD
         self._faults: dict[int, NonFiniteError] | None = None  # of the present step, where they are to be skipped
         self._note(self._first_steps.declared)
 
@@ -87,6 +88,7 @@ class VectorAdapter:
             raise UserError(
                 f"{len(seeds)} seeds for {self.num_envs} environments.", remedy="Pass one for each.", code="seeds"
             )
+        self._faults = None
         obs, infos = self._reset(seed=list(seeds) if self._seeds_each else seeds[0])
         self.live = self.live.copy() if self._resets_twice else np.ones(self.num_envs, dtype=np.bool_)
         self._returns[:] = 0.0
@@ -107,16 +109,17 @@ class VectorAdapter:
             UserError: it breaks the interface.
         """
         faults: dict[int, NonFiniteError] = {}
-        self._faults = None if self._skipping is None else faults
-        self._told = {"actions": actions}
+        if self._skipping is not None:
+            self._faults = faults
         try:
             step = self._step(actions)
         except NonFiniteError as error:
-            error.batch |= self._told
+            error.batch |= dict(zip(_TOLD, (actions, *self._told), strict=False))
             raise
-        finally:
+        if faults:
             self._faults = None
-        return self._start_anew(step, faults) if faults else step
+            return self._start_anew(step, faults)
+        return step
 
     def _step(self, actions: npt.NDArray[Any]) -> Step:
         try:
@@ -133,11 +136,10 @@ class VectorAdapter:
             terminated &= valid
             truncated &= valid
         self._lengths += valid
-        self._told |= {"rewards": rewards, "terminated": terminated, "truncated": truncated}
+        self._told = (rewards, terminated, truncated)
         stored = self._stored(obs)
         if not np.vdot(rewards, rewards) <= SURE:
-            self._told |= _named(stored)
-            self._check_entries(rewards, "reward", "", None, rewards)
+            self._check_entries(rewards, "reward", "", None, rewards, stored)
         self._returns += rewards
         if not self._first_steps.over or NOTE in infos:
             self._look(obs, infos)
@@ -260,19 +262,19 @@ class VectorAdapter:
         for path in self._checked:
             leaf = tree[path]
             if not np.vdot(leaf, leaf) <= SURE:
-                self._told |= _named(tree)
                 what = f"observation at '{path}'" if path else "observation"
-                self._check_entries(leaf, what, path, rows, told[path])
+                self._check_entries(leaf, what, path, rows, told[path], tree)
 
     def _check_entries(
-        self, values: npt.NDArray[Any], what: str, key: str, rows: npt.NDArray[np.intp] | None, told: Any
+        self, values: npt.NDArray[Any], what: str, key: str, rows: npt.NDArray[np.intp] | None, told: Any, obs: ObsTree
     ) -> None:
         """Raise for the first bad entry; where it is to be skipped, note each environment that has one."""
         found = bad_entries(values, told, what, key, rows, Place(self.spec.id, self._lengths, self._seeds))
-        if self._faults is not None:
-            self._faults |= {i: error for i, error in found.items() if i not in self._faults}
-        elif found:
-            raise next(iter(found.values()))
+        for i, error in found.items():
+            error.batch = {f"observation/{path}".rstrip("/"): leaf for path, leaf in obs.items()}
+            if self._faults is None:
+                raise error
+            self._faults.setdefault(i, error)
 
     def _start_anew(self, step: Step, faults: dict[int, NonFiniteError]) -> Step:
         """The step with the rows of these environments made up: each is started anew, its episode is no more."""
@@ -307,10 +309,6 @@ def _mask_ignored(name: str) -> UserError:
         remedy="Make it with another autoreset mode (NEXT_STEP or SAME_STEP), or let reset() keep to the mask.",
         code="reset-mask",
     )
-
-
-def _named(tree: ObsTree) -> dict[str, npt.NDArray[Any]]:
-    return {f"observation/{path}".rstrip("/"): leaf for path, leaf in tree.items()}
 
 
 def _replaced(leaf: npt.NDArray[Any], rows: npt.NDArray[np.intp], values: npt.NDArray[Any]) -> npt.NDArray[Any]:

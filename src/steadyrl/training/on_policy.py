@@ -51,6 +51,7 @@ class OnPolicyLoop:
         self.rollout = Rollout(config.n_steps, venv.num_envs, policy.obs_spec, policy.action_spec, native=policy.native)
         self.rewards = RewardNormalizer(venv.num_envs, gamma=config.gamma) if config.normalize_reward else _as_float32
         self._rollout_start = 0
+        self._continuous = policy.action_spec.kind == "continuous"
 
     @property
     def guard(self) -> Guard:
@@ -69,7 +70,8 @@ class OnPolicyLoop:
             valid = self._stepper.look(remaining)
             obs = self.policy.normalise(raw)
             actions, log_probs, values = self.policy.act(obs, self.algorithm.exploration.draw(self.rollout.length))
-            self._stepper.require_sane(actions.numpy())
+            if self._continuous:
+                self._stepper.require_sane(actions.numpy())
             env_actions = self.policy.to_env(actions)
         step, ended = self._stepper.step(env_actions, valid)
         with self.phases("act"):
