@@ -202,11 +202,11 @@ def test_the_actors_gradient_reaches_only_the_actor(monkeypatch: pytest.MonkeyPa
     gradients: list[Tensor] = []
     step = algorithm._actor_optimizer.step
 
-    def watched(lr: float, norm: float) -> Tensor:
+    def watched(lr: float, norm: float, permit: Tensor | None) -> Tensor:
         gradients.extend((algorithm._q.flat.grad.clone(), algorithm._pi.flat.grad.clone()))
-        return step(lr, norm)
+        return step(lr, norm, permit)
 
-    def critic_step(lr: float, norm: float) -> Tensor:
+    def critic_step(lr: float, norm: float, permit: Tensor | None) -> Tensor:
         algorithm._q.flat.grad.zero_()  # whatever is in it at the actor's step came from the actor's loss
         return torch.zeros(())
 

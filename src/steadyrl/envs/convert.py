@@ -104,8 +104,13 @@ def flag_of(value: Any, key: str, name: str) -> bool:
     return bool(flag)
 
 
-def info_of(info: Any, name: str) -> dict[str, Any]:
+def info_of(info: Any, name: str, step: int | None = None) -> dict[str, Any]:
     """A fresh dictionary of what the library reads from `info`: `is_success` (bool) and `action_mask` (array).
+
+    Args:
+        info: What the environment told.
+        name: How errors call the environment.
+        step: Of its episode, where it told that in a step.
 
     Raises:
         UserError: `info` is no dictionary, or `is_success` is not one truth value.
@@ -121,7 +126,8 @@ def info_of(info: Any, name: str) -> dict[str, Any]:
         value = info.get(key)
         if value is None:
             continue
-        kept[key] = success_value(value, name) if key == "is_success" else np.array(value)
+        where = name if step is None else f"{name}, in step {step} of its episode,"
+        kept[key] = success_value(value, where) if key == "is_success" else np.array(value)
     return kept
 
 

@@ -91,7 +91,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             reward if type(reward) is float else reward_of(reward, self._label),
             terminated if type(terminated) is bool else flag_of(terminated, "terminated", self._label),
             truncated if type(truncated) is bool else flag_of(truncated, "truncated", self._label),
-            self._noted(self._kept(info) if info or type(info) is not dict else {}),
+            self._noted(info_of(info, self._label, self.elapsed) if info or type(info) is not dict else {}),
         )
 
     def render(self) -> Any:
@@ -115,9 +115,6 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             raise
         except BaseException as error:
             warnings.warn(f"close() of {self.name} raised {type(error).__name__}: {words(error)}", stacklevel=2)
-
-    def _kept(self, info: Any) -> dict[str, Any]:
-        return info_of(info, f"{self._label}, in step {self.elapsed} of its episode,")
 
     def _noted(self, info: dict[str, Any]) -> dict[str, Any]:
         """`info` with what the converter of observations has to say, once, under `NOTE`."""
