@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -110,7 +111,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS / "guards.json")
     options = parser.parse_args()
     works = {name: measure(make, steps, options.rounds) for name, (make, steps) in WORKS.items()}
-    text = json.dumps({"rounds": options.rounds, "works": works}, indent=2)
+    machine = {"cores": os.cpu_count(), "load_average": [round(x, 1) for x in os.getloadavg()]}
+    text = json.dumps({"rounds": options.rounds, "machine": machine, "works": works}, indent=2)
     options.output.write_text(text + "\n")
     print(text)
 
