@@ -13,7 +13,8 @@ from steadyrl.envs.autoreset import autoreset_mode, final_observations, resets_t
 from steadyrl.envs.convert import NOTE
 from steadyrl.envs.notes import FirstSteps
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
-from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
+from steadyrl.envs.restart import RESTARTED, Restarts
+from steadyrl.envs.types import BoolArray, BrokenEpisode, EnvSpec, EpisodeRecord, FloatArray, Step
 from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
 
@@ -36,12 +37,15 @@ class VectorAdapter:
         env: The vector environment.
         spec: What is known of it.
         seeds_each: It takes a list of seeds, one an environment; else only the first of them.
+        restarts: Where `env` counts the environments that it starts anew.
 
     Raises:
         UserError: a space is of a kind that is not supported.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, *, seeds_each: bool) -> None:
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, *, seeds_each: bool, restarts: Restarts | None = None
+    ) -> None:
         self.spec = spec
         self.num_envs = int(env.num_envs)
         self.notes: list[str] = []
@@ -61,6 +65,7 @@ class VectorAdapter:
         self._returns: FloatArray = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
         self._seeds: list[int | None] = [None] * self.num_envs
+        self._restarts = restarts
         self._closed = False
         self._note(self._first_steps.declared)
 
@@ -105,6 +110,9 @@ class VectorAdapter:
         terminated = flags_of(ended, "terminated", self.num_envs, self.spec.id)
         truncated = flags_of(cut, "truncated", self.num_envs, self.spec.id)
         valid = self.live
+        broken = infos.get(RESTARTED)
+        if broken is not None:
+            valid = valid & ~broken
         if self.mode is AutoresetMode.NEXT_STEP and np.count_nonzero(valid) < self.num_envs:
             rewards[~valid] = 0.0
             terminated &= valid
@@ -121,10 +129,12 @@ class VectorAdapter:
         if not len(rows):
             if self.mode is AutoresetMode.NEXT_STEP:
                 self.live = ~done
-            return Step(stored, stored, rewards, terminated, truncated, valid.copy(), [])
+            lost = () if broken is None or self._restarts is None else self._lost(self._restarts)
+            return Step(stored, stored, rewards, terminated, truncated, valid.copy(), [], broken, lost)
         next_obs, final_obs = self._resolve(stored, done, rows, infos)
         episodes = [self._record(int(i), terminated, truncated, infos) for i in rows]
-        return Step(next_obs, final_obs, rewards, terminated, truncated, valid.copy(), episodes)
+        lost = () if self._restarts is None else self._lost(self._restarts)
+        return Step(next_obs, final_obs, rewards, terminated, truncated, valid.copy(), episodes, broken, lost)
 
     def close(self) -> None:
         """Close every environment; a second call does nothing, and an error on the way is told as a warning."""
@@ -201,6 +211,18 @@ class VectorAdapter:
         self._lengths[i] = 0
         self._seeds[i] = None
         return record
+
+    def _lost(self, restarts: Restarts) -> tuple[BrokenEpisode, ...]:
+        """An episode for each restart since the last step; one that failed to start as well has a length of 0."""
+        pending, restarts.pending = sorted(restarts.pending, key=lambda restart: restart.env_index), []
+        lost = []
+        for i, seed, reason, failure in pending:
+            return_, length = float(self._returns[i]), int(self._lengths[i])
+            lost.append(BrokenEpisode(i, return_, length, self._seeds[i], reason, failure))
+            self._returns[i] = 0.0
+            self._lengths[i] = 0
+            self._seeds[i] = seed
+        return tuple(lost)
 
     def _stored(self, obs: Any, rows: npt.NDArray[np.intp] | None = None) -> ObsTree:
         """The batch as a stored tree; `rows` are the environments that it is of, all by default."""

@@ -29,7 +29,7 @@ from steadyrl.training.learning import Learning
 from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.plan import make_folder
 from steadyrl.training.policies import new_policy, require_same_spaces
-from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
+from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training, restarts_of
 from steadyrl.training.signals import release
 from steadyrl.training.threads import computing_threads
 
@@ -112,7 +112,9 @@ class Agent:
         """
         if self._loop is None:
             setup = self.require_setup()
-            venv = make_vec(setup.source, self.config.num_envs, vec=setup.settings.vec)
+            venv = make_vec(
+                setup.source, self.config.num_envs, vec=setup.settings.vec, restarts=restarts_of(setup, self.seeds)
+            )
             try:
                 with self.computing():
                     start = int(self.about.get("num_timesteps", 0))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steadyrl.envs.types import BoolArray, EpisodeRecord, Step, VecEnv
+from steadyrl.envs.types import BoolArray, BrokenEpisode, EpisodeRecord, Step, VecEnv
 from steadyrl.nn.policy import Policy
 from steadyrl.spaces import ObsTree
 from steadyrl.training.phases import Phases
@@ -23,10 +23,14 @@ class Counters:
 
     timesteps: int = 0
     updates: int = 0
+    restarts: int = 0  # of failed environments
 
 
 class Stepper:
     """The training environments, the observations to act on, the counts.
+
+    Attributes:
+        lost: Episodes that failing environments cut off, until somebody who tells of them takes them out.
 
     Args:
         venv: The training environments.
@@ -39,6 +43,7 @@ class Stepper:
         self.venv = venv
         self.counters = Counters(timesteps=start)
         self.episodes: deque[EpisodeRecord] = deque(maxlen=WINDOW)
+        self.lost: list[BrokenEpisode] = []
         self.phases = Phases()
         self._policy = policy
         self._env_seeds = env_seeds
@@ -64,10 +69,20 @@ class Stepper:
         return valid
 
     def step(self, actions: npt.NDArray[Any], valid: BoolArray) -> tuple[Step, list[EpisodeRecord]]:
-        """Step with the environments' own actions; returns the step and the episodes that ended in rows that count."""
+        """Step with the environments' own actions; returns the step and the episodes that ended in rows that count.
+
+        Rows of environments that failed are taken out of `valid`, and the episodes that this cut off are put down in
+        `lost`. Steps of theirs that were counted before stay counted: they were taken, and the step axis, which
+        schedules and everything that happens every so many steps hang on, never goes back.
+        """
         with self.phases("env"):
             step = self.venv.step(actions)
         self._obs = step.obs
+        if step.broken is not None:
+            valid &= ~step.broken
+        if step.lost:
+            self.lost += step.lost
+            self.counters.restarts += len(step.lost)
         self.counters.timesteps += int(np.count_nonzero(valid))
         ended = [episode for episode in step.episodes if valid[episode.env_index]]
         self.episodes.extend(ended)
