@@ -51,7 +51,7 @@ class FailureFiles:
             except OSError as problem:
                 told = f"Its record cannot be written: {problem.strerror or problem}."
             else:
-                told = "" if path is None else f"Run it again: {command(path)}"
+                told = "" if path is None else f"Run it again: `{command(path)}`."
         error.remedy = f"{error.remedy} {told}".strip()
 
     def _write(self, failure: Failure, source: object) -> str | None:
@@ -71,7 +71,7 @@ def restart_notice(episode: BrokenEpisode, restarts: int, file: str) -> str:
     phase = episode.failure.phase if episode.failure else "step"
     place = f"in step {episode.length + 1} of its episode" if phase == "step" else "as its episode began"
     told = "" if restarts == 1 else f" Restarts so far: {restarts}."
-    again = f" Run it again: {command(file)}" if file else ""
+    again = f" Run it again: `{command(file)}`." if file else ""
     return (
         f"Environment {episode.env_index} failed {place} ({episode.reason}) and was started anew; "
         f"that episode is left out.{told}{again}"

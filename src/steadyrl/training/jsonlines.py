@@ -67,7 +67,7 @@ def episode_line(episode: EpisodeEnded) -> str:
 def broken_line(episode: EpisodeBroken) -> str:
     """The line of `episodes.jsonl` for an episode that its environment's failure cut off."""
     facts = {"step": episode.step, "env_index": episode.env_index, "return": episode.return_, "length": episode.length}
-    named = {"failure": episode.file} if episode.file else {}
+    named = {"failure": f"failures/{Path(episode.file).name}"} if episode.file else {}
     return json_line(
         facts | {"terminated": False, "truncated": False, "broken": True, "reason": episode.reason} | named
     )
