@@ -103,7 +103,7 @@ def test_the_array_of_the_bad_cases_is_a_good_one() -> None:
     ],
 )
 def test_an_entry_that_nobody_wrote_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"array|type|shape|kind"):
         decoded(value)
 
 

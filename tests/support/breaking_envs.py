@@ -93,21 +93,25 @@ class Fragile(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class BreaksWhen(gym.Env[Any, Any]):
-    """Any spaces; breaks once the drawn sum of its observations and actions passes `limit`, over episodes of 7 steps.
+    """Any spaces; breaks in steps that hang on the last bit of all that was drawn and done in its episode of 7 steps.
 
     Args:
         observation: To observe.
         action: To act.
-        limit: Reached within some steps, which ones depends on all that was drawn and done.
+        share: Of the steps, those that break.
         fault: `raise`, or a number to tell as the reward.
     """
 
     def __init__(
-        self, observation: spaces.Space[Any], action: spaces.Space[Any], limit: float = 6.0, fault: float | str = "raise"
+        self,
+        observation: spaces.Space[Any],
+        action: spaces.Space[Any],
+        share: float = 0.3,
+        fault: float | str = "raise",
     ) -> None:
         self.observation_space = observation
         self.action_space = action
-        self.limit = limit
+        self.share = share
         self.fault = fault
         self.sum = 0.0
         self.t = 0
@@ -121,7 +125,7 @@ class BreaksWhen(gym.Env[Any, Any]):
         self.t += 1
         self.sum += self.np_random.random() + float(np.abs(np.asarray(action, dtype=np.float64)).sum())
         reward = 0.0
-        if self.sum > self.limit:
+        if self.sum * 997 % 1 < self.share:
             if self.fault == "raise":
                 raise OverflowError(f"the sum is {self.sum!r}")
             reward = float(self.fault)
@@ -134,7 +138,9 @@ class BreaksWhen(gym.Env[Any, Any]):
         return self.observation_space.sample()
 
 
-def episodes_in(observations: Iterable[Any], keep: Callable[[int], bool] = lambda episode: True) -> list[tuple[int, int]]:
+def episodes_in(
+    observations: Iterable[Any], keep: Callable[[int], bool] = lambda episode: True
+) -> list[tuple[int, int]]:
     """(episode, step) of `Planned` observations, sorted."""
     found = [(int(row[0]), int(row[1])) for row in observations]
     return sorted(item for item in found if keep(item[0]))

@@ -157,13 +157,13 @@ def read(path: Path) -> Record:
     _insist_on_fields(path, document, _TYPES, "")
     _insist_on_fields(path, document["env"], _ENV_TYPES, "env.")
     values = {name: document[name] for name in (field.name for field in dataclasses.fields(Failure))}
+    if values["phase"] not in _PHASES:
+        raise _bad(path, f"its 'phase' is {values['phase'][:20]!r}, not one of {', '.join(_PHASES)}")
     for name in _CODED:
         values[name] = _decoded(path, name, document[name])
     values["actions"] = _rows(path, values)
     origin = {name: document["env"][name] for name in _ENV_TYPES}
     origin["kwargs"] = _decoded(path, "env.kwargs", origin["kwargs"])
-    if values["phase"] not in _PHASES:
-        raise _bad(path, f"its 'phase' is {values['phase'][:20]!r}, not one of {', '.join(_PHASES)}")
     if not all(isinstance(version, str) for version in document["versions"].values()):
         raise _bad(path, "its 'versions' are not text")
     return Record(Failure(**values), Origin(**origin), document["recorded"], document["versions"])

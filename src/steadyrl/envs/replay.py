@@ -64,9 +64,11 @@ def replay(record: Record, factory: EnvFactory, render_mode: str | None = None) 
         found = failure_in_making(recorded.env_index, error.__cause__)
         return Outcome(_compared(recorded, found), found, error.__cause__, 0)
     try:
-        return _run(env, recorded, generator)
-    finally:
+        outcome = _run(env, recorded, generator)
+    except BaseException:
         env.close()
+        raise
+    return _closed(env, recorded, outcome)
 
 
 def _run(env: Canonical, recorded: Failure, generator: np.random.Generator | None) -> Outcome:
@@ -90,8 +92,6 @@ def _run(env: Canonical, recorded: Failure, generator: np.random.Generator | Non
             phase: Literal["step", "reset"] = "step" if env.elapsed else "reset"
             found = replace(recorded, phase=phase, step=env.elapsed, error=strange, traceback="")
             return Outcome(_compared(recorded, found), found, None, env.elapsed)
-        if recorded.phase == "close" and not note:
-            return _close(env, recorded)
     except RunFailedError as error:
         if error.failure is None:
             raise
@@ -101,13 +101,17 @@ def _run(env: Canonical, recorded: Failure, generator: np.random.Generator | Non
     return Outcome("none", None, None, env.elapsed, note)
 
 
-def _close(env: Canonical, recorded: Failure) -> Outcome:
+def _closed(env: Canonical, recorded: Failure, outcome: Outcome) -> Outcome:
+    """The outcome once the environment is closed, which is where it may have failed."""
+    if outcome.result != "none" or recorded.phase != "close":
+        env.close()
+        return outcome
     try:
         env.env.close()
     except Exception as error:
         found = failure_of(env, "close", error)
         return Outcome(_compared(recorded, found), found, error, env.elapsed)
-    return Outcome("none", None, None, env.elapsed)
+    return outcome
 
 
 def _compared(recorded: Failure, found: Failure) -> Literal["same", "other"]:

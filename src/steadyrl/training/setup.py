@@ -288,7 +288,7 @@ def _own_number(overrides: Mapping[str, Any], number: int, what: str) -> int:
 def _name(env: EnvLike) -> str:
     if isinstance(env, str):
         return env
-    spec = getattr(env, "spec", None)
+    spec = None if isinstance(env, type) else getattr(env, "spec", None)  # a wrapper's class has a property there
     if spec is not None:
         return str(spec.id)
     return getattr(env, "__name__", type(env).__name__)
