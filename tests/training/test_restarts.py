@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +19,10 @@ from steadyrl.envs import failures, restart
 from steadyrl.envs.replay import replay
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.nn.normalizer import RewardNormalizer
+from steadyrl.training.displays.jsonstream import event_line
 from steadyrl.training.events import EpisodeBroken, EpisodeEnded, Event, MetricsLogged, Notice
 from steadyrl.training.failing import MAX_RESTARTS_KEPT
+from steadyrl.training.jsonlines import broken_line
 from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.on_policy import OnPolicyLoop
 from support.breaking_envs import Fragile, Plan, episodes_in
@@ -251,6 +254,29 @@ def test_a_failing_evaluation_stops_the_run_and_its_record_names_its_own_environ
     assert (record.origin.id, record.failure.error) == ("other", "LookupError: episode 1 broke")
     assert file.name in caught.value.remedy
     assert agent.loop.counters.restarts == 0
+
+
+def test_a_failure_after_an_evaluation_is_one_of_the_training_environment_again(tmp_path: Path) -> None:
+    training, evaluation = Plan({(4, 3)}), Plan()
+    agent = srl.PPO(training, num_envs=2, n_steps=8, eval_freq=8, eval_episodes=2, preset="none", net_arch=(8,))
+
+    def other() -> gym.Env[Any, Any]:
+        return evaluation()
+
+    with pytest.raises(RunFailedError, match="episode 4 broke"):
+        agent.learn(64, run_dir=tmp_path / "run", eval_env=other)
+    assert evaluation.begun
+    (file,) = (tmp_path / "run" / "failures").iterdir()
+    assert failures.read(file).origin.id == "Plan"
+
+
+def test_an_episode_that_broke_is_one_line_in_the_stream_of_events() -> None:
+    event = EpisodeBroken(12, 1, 2.5, 3, "ValueError: x", 4, "run/failures/a.json")
+    told = json.loads(event_line(event))
+    assert told.pop("event") == "episode_broken"
+    assert told == dataclasses.asdict(event)
+    row = json.loads(broken_line(event))
+    assert (row["return"], row["length"], row["failure"]) == (2.5, 3, "failures/a.json")
 
 
 def test_a_record_that_cannot_be_written_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
