@@ -62,9 +62,11 @@ def test_what_happened_waits_to_be_told() -> None:
     error = RunFailedError("Environment 1 raised ValueError")
     error.failure = failure
     restarts = Restarts(2, 9, 0, lambda seconds: None)
-    seeds = [restarts.next_seed(1, error), restarts.next_seed(0, ERROR), restarts.next_seed(0, OSError("gone"))]
+    failed = [(1, error), (0, ERROR), (0, OSError("gone")), (0, error)]
+    seeds = [restarts.next_seed(i, what) for i, what in failed]
     assert restarts.pending == [
         (1, seeds[0], "ValueError: x", failure),
         (0, seeds[1], "it broke", None),
         (0, seeds[2], "gone", None),
+        (0, seeds[3], "Environment 1 raised ValueError", None),  # the record is of another environment
     ]

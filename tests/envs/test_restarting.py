@@ -10,12 +10,12 @@ import pytest
 from gymnasium import spaces
 
 from steadyrl.envs.adapter import VectorAdapter
-from steadyrl.envs.restart import Restarts
-from steadyrl.envs.types import Step
+from steadyrl.envs.restart import RESTARTED, Restarts
+from steadyrl.envs.types import EnvSpec, Step
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import RunFailedError, UserError
 from support.breaking_envs import Plan
-from support.envs import ConstantReward
+from support.envs import ConstantReward, Ending, ScriptedVector
 
 
 def vector(plan: Plan, num_envs: int = 2, budget: int = 9) -> tuple[VectorAdapter, Restarts]:
@@ -135,11 +135,16 @@ def test_without_restarts_the_error_goes_through() -> None:
         run(venv, 2)
 
 
-def test_the_first_reset_is_not_tried_again() -> None:
-    venv, restarts = vector(Plan(failing={(0, 0)}))
-    with pytest.raises(RunFailedError, match="in reset"):
-        venv.reset([1, 2])
-    assert restarts.total == 0
+def test_a_first_reset_that_fails_is_told_with_the_first_step() -> None:
+    plan = Plan(failing={(0, 0)})
+    venv, restarts = vector(plan)
+    assert venv.reset([10, 11])[""].tolist() == [[1, 0, 0], [2, 0, 0]]
+    assert plan.begun == [10, restarts_seed(0, 1), 11]
+    steps = run(venv, 5)
+    assert [(b.env_index, b.length, b.seed) for b in steps[0].lost] == [(0, 0, 10)]
+    assert steps[0].valid.all()
+    assert [record.seed for record in steps[4].episodes] == [restarts_seed(0, 1), 11]
+    assert (restarts.total, steps[1].lost) == (1, ())
 
 
 class BreaksInterface(ConstantReward):
@@ -216,3 +221,38 @@ def test_an_instance_with_a_recipe_can_be_started_anew() -> None:
     venv.reset([0])
     assert venv.step(np.array([1])).valid.all()
     venv.close()
+
+
+class Told(ScriptedVector):
+    """Another backend: environment 0 fails in its first reset, environment 1 at the end of an episode."""
+
+    def __init__(self, restarts: Restarts) -> None:
+        script = [Ending(2, True, False)]
+        super().__init__([script, script], gym.vector.AutoresetMode.SAME_STEP)
+        self.restarts = restarts
+
+    def reset(self, **arguments: Any) -> Any:
+        self.restarts.next_seed(0, OSError("not yet"))
+        return super().reset(**arguments)
+
+    def step(self, actions: Any) -> Any:
+        *rest, infos = super().step(actions)
+        if rest[2].any():
+            self.restarts.next_seed(1, OSError("at the end"))
+            infos |= {RESTARTED: np.array([False, True])}
+        return *rest, infos
+
+
+def test_restarts_before_the_first_step_and_after_an_episodes_end_are_told_and_break_no_row() -> None:
+    restarts = Restarts(2, 9, 0)
+    env = Told(restarts)
+    spec = EnvSpec("Told", env.single_observation_space, env.single_action_space, None, "async")
+    venv = VectorAdapter(env, spec, seeds_each=False, restarts=restarts)
+    venv.reset([1, 2])
+    first, second = run(venv, 2)
+    assert [(b.env_index, b.length, b.reason) for b in first.lost] == [(0, 0, "not yet")]
+    assert [(b.env_index, b.length, b.reason) for b in second.lost] == [(1, 0, "at the end")]
+    assert second.valid.all()
+    assert second.broken is not None
+    assert not second.broken.any()
+    assert [(r.env_index, r.length) for r in second.episodes] == [(0, 2), (1, 2)]

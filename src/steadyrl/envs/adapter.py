@@ -66,6 +66,7 @@ class VectorAdapter:
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
         self._seeds: list[int | None] = [None] * self.num_envs
         self._restarts = restarts
+        self._early: list[BrokenEpisode] = []  # restarts at the first reset, for the next step to tell
         self._closed = False
         self._note(self._first_steps.declared)
 
@@ -87,6 +88,7 @@ class VectorAdapter:
         self._returns[:] = 0.0
         self._lengths[:] = 0
         self._seeds = list(seeds) if self._seeds_each else [None] * self.num_envs
+        self._early = list(self._lost())
         stored = self._stored(obs)
         self._look(obs, infos)
         return stored
@@ -112,6 +114,9 @@ class VectorAdapter:
         valid = self.live
         broken = infos.get(RESTARTED)
         if broken is not None:
+            broken = broken & ~(
+                terminated | truncated
+            )  # where an episode ended by itself, the next one failed to begin
             valid = valid & ~broken
         if self.mode is AutoresetMode.NEXT_STEP and np.count_nonzero(valid) < self.num_envs:
             rewards[~valid] = 0.0
@@ -129,11 +134,11 @@ class VectorAdapter:
         if not len(rows):
             if self.mode is AutoresetMode.NEXT_STEP:
                 self.live = ~done
-            lost = () if broken is None or self._restarts is None else self._lost(self._restarts)
+            lost = self._lost() if self._restarts is not None else ()
             return Step(stored, stored, rewards, terminated, truncated, valid.copy(), [], broken, lost)
         next_obs, final_obs = self._resolve(stored, done, rows, infos)
         episodes = [self._record(int(i), terminated, truncated, infos) for i in rows]
-        lost = () if self._restarts is None else self._lost(self._restarts)
+        lost = self._lost() if self._restarts is not None else ()
         return Step(next_obs, final_obs, rewards, terminated, truncated, valid.copy(), episodes, broken, lost)
 
     def close(self) -> None:
@@ -212,10 +217,12 @@ class VectorAdapter:
         self._seeds[i] = None
         return record
 
-    def _lost(self, restarts: Restarts) -> tuple[BrokenEpisode, ...]:
+    def _lost(self) -> tuple[BrokenEpisode, ...]:
         """An episode for each restart since the last step; one that failed to start as well has a length of 0."""
-        pending, restarts.pending = sorted(restarts.pending, key=lambda restart: restart.env_index), []
-        lost = []
+        lost, self._early = self._early, []
+        if self._restarts is None or not self._restarts.pending:
+            return tuple(lost)
+        pending, self._restarts.pending = sorted(self._restarts.pending, key=lambda restart: restart.env_index), []
         for i, seed, reason, failure in pending:
             return_, length = float(self._returns[i]), int(self._lengths[i])
             lost.append(BrokenEpisode(i, return_, length, self._seeds[i], reason, failure))

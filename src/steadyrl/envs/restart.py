@@ -70,6 +70,8 @@ class Restarts:
         self.counts[index] += 1
         seed = Stream(self._root, f"env/restart-{self.counts[index]}", index).seed()
         failure = getattr(error, "failure", None)
+        if failure and failure.env_index != index:  # of one that shared a process with this environment
+            failure = None
         reason = str(failure.error if failure else getattr(error, "message", error))
         self.pending.append(Restart(index, seed, reason, failure))
         return seed

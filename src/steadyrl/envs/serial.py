@@ -27,7 +27,7 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
     Args:
         envs: The environments, of equal spaces: Box, Discrete, MultiDiscrete, MultiBinary or a flat Dict of these to
             observe.
-        anew: Makes an environment once more, where one that fails in `step` is to be started anew.
+        anew: Makes an environment once more, where one that fails is to be started anew.
         restarts: How often and with which seeds that happens; None never.
     """
 
@@ -51,7 +51,10 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
         rows = []
         infos: dict[str, Any] = {}
         for i, (env, own) in enumerate(zip(self.envs, seeds, strict=True)):
-            obs, info = env.reset(seed=own, options=options)
+            try:
+                obs, info = env.reset(seed=own, options=options)
+            except RunFailedError as error:
+                obs, info = self._start_anew(i, error)
             rows.append(obs)
             infos = self._add_info(infos, info, i)
         return self._batch(rows), infos

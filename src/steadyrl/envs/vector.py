@@ -45,7 +45,7 @@ def make_vec(
             others. `auto` is `sync`.
         env_kwargs: Arguments of the environment.
         max_episode_steps: Truncates episodes after this many steps instead of the environment's own limit.
-        restarts: How an environment whose code fails in a step is started anew; None lets the error through.
+        restarts: How an environment whose code fails is started anew; None lets the error through.
 
     Raises:
         UserError: it cannot be made like this.
