@@ -20,6 +20,7 @@ from steadyrl.cli.main import COMMANDS
 from steadyrl.cli.main import main as steadyrl_command
 from steadyrl.cli.presets_command import PresetsOptions
 from steadyrl.cli.record_command import RecordOptions
+from steadyrl.cli.replay_command import ReplayOptions
 from steadyrl.cli.train_command import ALIASES, EXIT_STATUS, TrainOptions
 from steadyrl.cli.train_command import parse as parse_train
 from steadyrl.configs import CONFIGS
@@ -29,7 +30,13 @@ from support.docs import PAGES, ROOT, anchors, blocks, commands, links, page_id,
 
 DOCS = ROOT / "docs"
 MAKE_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-OPTIONS = {"eval": EvalOptions, "record": RecordOptions, "presets": PresetsOptions, "info": InfoOptions}
+OPTIONS = {
+    "eval": EvalOptions,
+    "record": RecordOptions,
+    "presets": PresetsOptions,
+    "info": InfoOptions,
+    "replay": ReplayOptions,
+}
 FOREIGN_FLAGS = {"help", "version", "logdir"}  # argparse's and TensorBoard's
 TAG = re.compile(r"\b(?:rollout|time|train|eval)/[a-z_]+\b")
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]
@@ -320,7 +327,7 @@ def _parsed(text: str, words: dict[str, Any]) -> Any:
 def test_exit_statuses_are_the_real_ones() -> None:
     table = prose(DOCS / "guide.md").partition("| exit status |")[2].partition("\n\n")[0]
     said = {int(number) for number in re.findall(r"\b\d+\b", table)}
-    assert set(EXIT_STATUS.values()) | {UserError.exit_status, 138} == said
+    assert set(EXIT_STATUS.values()) | {1, UserError.exit_status, 138} == said
 
 
 def test_no_page_names_a_place_of_one_machine() -> None:

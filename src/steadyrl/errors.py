@@ -37,7 +37,13 @@ class UserError(SteadyRLError, ValueError):
 
 
 class RunFailedError(SteadyRLError, RuntimeError):
-    """The run cannot go on (environment, non-finite numbers, disk): exit status 3."""
+    """The run cannot go on (environment, non-finite numbers, disk): exit status 3.
+
+    Attributes:
+        failure: Where an environment failed, its `envs.failure.Failure`.
+    """
+
+    failure: Any = None
 
 
 class NonFiniteError(RunFailedError):

@@ -25,6 +25,7 @@ def completed(*words: str) -> list[str]:
     ("words", "offered"),
     [
         (("steadyrl", "tr"), ["train"]),
+        (("steadyrl", "repl"), ["replay"]),
         (("steadyrl", "train", "a"), ["a2c"]),
         (("steadyrl", "train", "ppo", "CartP"), ["CartPole-v1"]),
         (("steadyrl", "train", "ppo", "--gam"), ["--gamma"]),

@@ -15,6 +15,7 @@ COMMANDS = {
     "record": "make an mp4 of the agent of a run",
     "presets": "list tuned settings per algorithm and environment",
     "info": "show versions and hardware",
+    "replay": "run a recorded failure of an environment again",
     "completion": "print a completion script for bash, zsh or fish",
 }
 

@@ -50,6 +50,8 @@ class RunSettings:
     """Seconds that an environment in a process of its own may take for a step or reset before it counts as hanging."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """What a failing environment does: stop the run, or start that environment anew and drop its unfinished episode."""
+    env_restart_budget: int = 100
+    """Restarts of failing environments in the whole training; the next failure stops the run."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """What NaN, infinity or absurd numbers do: stop the run, or leave out that episode or batch and count it."""
     nonfinite_limit: int = 10
@@ -62,7 +64,7 @@ class RunSettings:
     """A tag at the end of the run folder's name."""
 
     def __post_init__(self) -> None:
-        not_negative_whole(self, "seed", "eval_seed")
+        not_negative_whole(self, "seed", "eval_seed", "env_restart_budget")
         at_least_one(self, "eval_episodes", "nonfinite_limit")
         if self.threads is not None:
             at_least_one(self, "threads")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from steadyrl.data.arrays import State, bad_state, entry
-from steadyrl.data.replay import Replay, uniforms
+from steadyrl.data.replay import Int64, Replay, uniforms
 from steadyrl.data.sum_tree import SumTree
 from steadyrl.data.transitions import Bools, ReplayBatch, StepRows
 from steadyrl.errors import NonFiniteError
@@ -76,6 +76,12 @@ class PrioritisedReplay(Replay):
         slot = np.arange(self._next - self.num_envs, self._next) % self.capacity
         self._tree.update(slot, np.where(valid, self._largest, 0.0))
 
+    def drop_unfinished(self, rows: Bools) -> Int64:
+        """Let no transition be sampled of the episodes that are unfinished in these environments; priority 0."""
+        dropped = super().drop_unfinished(rows)
+        self._tree.update(dropped % self.capacity, np.zeros(len(dropped)))
+        return dropped
+
     def sample(self, batch_size: int, stream: Stream, beta: float = 1.0) -> ReplayBatch:
         """Transitions by priority, one from each of `batch_size` equal shares of the total, as the paper does.
 
@@ -99,7 +105,7 @@ class PrioritisedReplay(Replay):
         return self._batch(index)._replace(weights=torch.from_numpy(weights.astype(np.float32)))
 
     def update_priorities(self, index: Tensor, td_errors: Tensor) -> None:
-        """Set the priorities of sampled transitions; those overwritten meanwhile are left out.
+        """Set the priorities of sampled transitions; those overwritten or dropped meanwhile are left out.
 
         Args:
             index: `ReplayBatch.index`, [B].
@@ -115,7 +121,7 @@ class PrioritisedReplay(Replay):
                 remedy="Lower learning_rate (--learning-rate), and look for very large rewards or observations.",
                 code="non-finite",
             )
-        there = self._stored(number)
+        there = self._stored(number) & self._eligible(number)  # meanwhile overwritten, or dropped
         priority = (np.abs(error[there]) + self.eps) ** self.alpha
         self._tree.update(number[there] % self.capacity, priority)
         self._largest = max(self._largest, float(priority.max(initial=0.0)))

@@ -119,6 +119,21 @@ class Replay:
             self._arrays[name][row] = part
         self._written += 1
 
+    def drop_unfinished(self, rows: Bools) -> Int64:
+        """Let no transition be sampled of the episodes that are unfinished in these environments, [N].
+
+        Returns:
+            The numbers of the rows that this is about, those that did not count before included.
+        """
+        stored = np.arange(self._oldest, self._next).reshape(-1, self.num_envs)
+        done = (self._flat["terminated"] | self._flat["truncated"]).take(stored % self.capacity)
+        # Done rows at or after each row, [rows, N]: a row without one belongs to the unfinished episode.
+        to_come = np.logical_or.accumulate(done[::-1])[::-1]
+        dropped = stored[~to_come & rows]
+        self._flat["valid"][dropped % self.capacity] = False
+        self._count = int(np.count_nonzero(self._arrays["valid"]))
+        return dropped
+
     def sample(self, batch_size: int, stream: Stream) -> ReplayBatch:
         """Transitions drawn uniformly and independently (so also more than there are), [batch_size].
 

@@ -140,6 +140,16 @@ class Rollout:
         """V of the true final observation of the newest step, for the environments in `rows`, [rows.sum()]."""
         self.final_values[self.length - 1][torch.from_numpy(rows)] = values
 
+    def drop_unfinished(self, rows: npt.NDArray[np.bool_]) -> None:
+        """Let no step count of the episodes that are unfinished in these environments, [N].
+
+        Steps of theirs in an earlier rollout were learnt from before.
+        """
+        done = (self.terminated | self.truncated)[: self.length].numpy()
+        # Done rows at or after each row, [T, N]: a row without one belongs to the unfinished episode.
+        to_come = np.logical_or.accumulate(done[::-1])[::-1]
+        self._written["valid"][: self.length] &= to_come | ~rows
+
     def batch(self, last_values: Tensor, gamma: float, gae_lambda: float) -> RolloutBatch:
         """All valid transitions with their advantages and returns, flat in the order of time.
 

@@ -14,7 +14,8 @@ from steadyrl.envs.convert import NOTE
 from steadyrl.envs.nonfinite import SURE, Place, Skipping, bad_entries
 from steadyrl.envs.notes import FirstSteps
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
-from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
+from steadyrl.envs.restart import RESTARTED, Restarts
+from steadyrl.envs.types import BoolArray, BrokenEpisode, EnvSpec, EpisodeRecord, FloatArray, Step
 from steadyrl.errors import NonFiniteError, RunFailedError, SteadyRLError, UserError, words
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
 
@@ -39,13 +40,20 @@ class VectorAdapter:
         seeds_each: It takes a list of seeds, one an environment; else only the first of them.
         skipping: A bad number that an environment tells ends its episode, not the run; without effect where `env` has
             no `restart(index, seed)`, which gives the first observation of a new episode of that environment.
+        restarts: Where `env` counts the environments that it starts anew.
 
     Raises:
         UserError: a space is of a kind that is not supported.
     """
 
     def __init__(
-        self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, *, seeds_each: bool, skipping: Skipping | None = None
+        self,
+        env: VectorEnv[Any, Any, Any],
+        spec: EnvSpec,
+        *,
+        seeds_each: bool,
+        skipping: Skipping | None = None,
+        restarts: Restarts | None = None,
     ) -> None:
         self.spec = spec
         self.num_envs = int(env.num_envs)
@@ -66,6 +74,8 @@ class VectorAdapter:
         self._returns: FloatArray = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
         self._seeds: list[int | None] = [None] * self.num_envs
+        self._restarts = restarts
+        self._early: list[BrokenEpisode] = []  # restarts at the first reset, for the next step to tell
         self._closed = False
         self.dropped = 0
         self._in_a_row = [0] * self.num_envs  # broken episodes since the last whole one
@@ -94,6 +104,7 @@ class VectorAdapter:
         self._returns[:] = 0.0
         self._lengths[:] = 0
         self._seeds = list(seeds) if self._seeds_each else [None] * self.num_envs
+        self._early = list(self._lost())
         stored = self._stored(obs)
         self._look(obs, infos)
         return stored
@@ -131,6 +142,12 @@ class VectorAdapter:
         terminated = flags_of(ended, "terminated", self.num_envs, self.spec.id)
         truncated = flags_of(cut, "truncated", self.num_envs, self.spec.id)
         valid = self.live
+        broken = infos.get(RESTARTED)
+        if broken is not None:
+            broken = broken & ~(
+                terminated | truncated
+            )  # where an episode ended by itself, the next one failed to begin
+            valid = valid & ~broken
         if self.mode is AutoresetMode.NEXT_STEP and np.count_nonzero(valid) < self.num_envs:
             rewards[~valid] = 0.0
             terminated &= valid
@@ -148,10 +165,12 @@ class VectorAdapter:
         if not len(rows):
             if self.mode is AutoresetMode.NEXT_STEP:
                 self.live = ~done
-            return Step(stored, stored, rewards, terminated, truncated, valid.copy(), [])
+            lost = self._lost() if self._restarts is not None else ()
+            return Step(stored, stored, rewards, terminated, truncated, valid.copy(), [], broken, lost)
         next_obs, final_obs = self._resolve(stored, done, rows, infos)
         episodes = [self._record(int(i), terminated, truncated, infos) for i in rows]
-        return Step(next_obs, final_obs, rewards, terminated, truncated, valid.copy(), episodes)
+        lost = self._lost() if self._restarts is not None else ()
+        return Step(next_obs, final_obs, rewards, terminated, truncated, valid.copy(), episodes, broken, lost)
 
     def close(self) -> None:
         """Close every environment; a second call does nothing, and an error on the way is told as a warning."""
@@ -232,6 +251,20 @@ class VectorAdapter:
             self._skipping.restarts.fine(i)
         return record
 
+    def _lost(self) -> tuple[BrokenEpisode, ...]:
+        """An episode for each restart since the last step; one that failed to start as well has a length of 0."""
+        lost, self._early = self._early, []
+        if self._restarts is None or not self._restarts.pending:
+            return tuple(lost)
+        pending, self._restarts.pending = sorted(self._restarts.pending, key=lambda restart: restart.env_index), []
+        for i, seed, reason, failure in pending:
+            return_, length = float(self._returns[i]), int(self._lengths[i])
+            lost.append(BrokenEpisode(i, return_, length, self._seeds[i], reason, failure))
+            self._returns[i] = 0.0
+            self._lengths[i] = 0
+            self._seeds[i] = seed
+        return tuple(lost)
+
     def _stored(self, obs: Any, rows: npt.NDArray[np.intp] | None = None) -> ObsTree:
         """The batch as a stored tree; `rows` are the environments that it is of, all by default."""
         stored = self.obs_spec.store(obs, batch=True)
@@ -280,7 +313,8 @@ class VectorAdapter:
         """The step with the rows of these environments made up: each is started anew, its episode is no more."""
         assert self._skipping is not None
         assert self._restart is not None
-        broken = np.zeros(self.num_envs, dtype=np.bool_)
+        broken = np.zeros(self.num_envs, dtype=np.bool_) if step.broken is None else step.broken
+        lost = list(step.lost)
         for i, error in faults.items():
             self._in_a_row[i] += 1
             if self._in_a_row[i] >= self._skipping.limit:
@@ -288,7 +322,11 @@ class VectorAdapter:
             self._note([f"Left out, as on_nonfinite is skip: {error.message}"] if not self.dropped else [])
             self.dropped += 1
             broken[i] = True
-            self._seeds[i] = seed = self._skipping.restarts.next_seed(i, error)
+            seed = self._skipping.restarts.next_seed(i, error)
+            self._skipping.restarts.pending.pop()  # told here
+            so_far = float(self._returns[i]), int(self._lengths[i])
+            lost.append(BrokenEpisode(i, *so_far, self._seeds[i], error.message, error.failure))
+            self._seeds[i] = seed
             self._returns[i] = self._lengths[i] = 0
             told = self._restart(i, seed)
             row = self.obs_spec.store(told, batch=False)
@@ -299,7 +337,7 @@ class VectorAdapter:
         for flags in (step.terminated, step.truncated, step.valid):
             flags[broken] = False
         episodes = [record for record in step.episodes if not broken[record.env_index]]
-        return step._replace(episodes=episodes, broken=broken)
+        return step._replace(episodes=episodes, broken=broken, lost=tuple(lost))
 
 
 def _mask_ignored(name: str) -> UserError:

@@ -14,6 +14,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from steadyrl.envs.registry import missing_package
 from steadyrl.envs.sources import (
+    FromFile,
     Instance,
     Registered,
     Source,
@@ -61,6 +62,11 @@ class EnvFactory:
     def registered(self) -> GymSpec | None:
         """Gymnasium's specification for an id, None for anything else."""
         return self._source.spec if isinstance(self._source, Registered) else None
+
+    @property
+    def address(self) -> str | None:
+        """What finds this environment from anywhere: an id, or a path and a class; None where nothing does."""
+        return self._source.address if isinstance(self._source, Registered | FromFile) else None
 
     @property
     def is_instance(self) -> bool:

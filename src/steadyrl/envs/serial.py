@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.types import BoolArray, FloatArray
-from steadyrl.envs.wrappers import Canonical
+from steadyrl.envs.wrappers import Canonical, failure_in_making
+from steadyrl.errors import RunFailedError, UserError
 
 Stepped = tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]
 
@@ -25,10 +27,19 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
     Args:
         envs: The environments, of equal spaces: Box, Discrete, MultiDiscrete, MultiBinary or a flat Dict of these to
             observe.
+        anew: Makes an environment once more, where one that fails is to be started anew.
+        restarts: How often and with which seeds that happens; None never.
     """
 
-    def __init__(self, envs: Sequence[Canonical]) -> None:
-        self.envs = envs
+    def __init__(
+        self,
+        envs: Sequence[Canonical],
+        anew: Callable[[int], Canonical] | None = None,
+        restarts: Restarts | None = None,
+    ) -> None:
+        self.envs = list(envs)
+        self._anew = anew
+        self._restarts = restarts
         self.num_envs = len(envs)
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self.single_observation_space = envs[0].observation_space
@@ -40,7 +51,10 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
         rows = []
         infos: dict[str, Any] = {}
         for i, (env, own) in enumerate(zip(self.envs, seeds, strict=True)):
-            obs, info = env.reset(seed=own, options=options)
+            try:
+                obs, info = env.reset(seed=own, options=options)
+            except RunFailedError as error:
+                obs, info = self._start_anew(i, error)
             rows.append(obs)
             infos = self._add_info(infos, info, i)
         return self._batch(rows), infos
@@ -50,10 +64,15 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
         rows, rewards, terminated, truncated = [], [], [], []
         infos: dict[str, Any] = {}
         for i, (env, action) in enumerate(zip(self.envs, actions, strict=True)):
-            obs, reward, ended, cut, info = env.step(action)
+            try:
+                obs, reward, ended, cut, info = env.step(action)
+            except RunFailedError as error:
+                obs, info = self._start_anew(i, error)
+                reward, ended, cut = 0.0, False, False
+                infos = self._add_info(infos, {RESTARTED: True}, i)
             if ended or cut:
                 infos = self._add_info(infos, {"final_obs": obs, "final_info": info}, i)
-                obs, info = env.reset()
+                obs, info = self._next_episode(i)
             if info:
                 infos = self._add_info(infos, info, i)
             rows.append(obs)
@@ -65,6 +84,51 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
     def restart(self, index: int, seed: int) -> Any:
         """Start one environment anew; returns its first observation."""
         return self.envs[index].reset(seed=seed)[0]
+
+    def _next_episode(self, i: int) -> tuple[Any, dict[str, Any]]:
+        if self._restarts is not None:
+            self._restarts.fine(i)
+        try:
+            return self.envs[i].reset()
+        except RunFailedError as error:
+            return self._start_anew(i, error)
+
+    def _start_anew(self, i: int, error: RunFailedError) -> tuple[Any, dict[str, Any]]:
+        """The first observation and info of a new environment in the place of one that failed.
+
+        Raises:
+            RunFailedError: what failed is not the environment's code, or the budget is spent.
+            UserError: the new environment breaks the Gymnasium interface.
+        """
+        while True:
+            if self._restarts is None or self._anew is None or error.failure is None:
+                raise error
+            seed = self._restarts.next_seed(i, error)
+            self.envs[i].close()
+            try:
+                self.envs[i] = self._made(i)
+                return self.envs[i].reset(seed=seed)
+            except RunFailedError as again:
+                error = again
+
+    def _made(self, i: int) -> Canonical:
+        assert self._anew is not None
+        try:
+            env = self._anew(i)
+        except UserError as error:
+            if error.code != "env-make" or error.__cause__ is None:
+                raise
+            failed = RunFailedError(error.message, remedy=error.remedy, code=error.code)
+            failed.failure = failure_in_making(i, error.__cause__)
+            raise failed from error.__cause__
+        if (env.observation_space, env.action_space) != (self.single_observation_space, self.single_action_space):
+            env.close()
+            raise UserError(
+                f"Environment {i} ({env.name}) has other spaces since it was started anew.",
+                remedy="Let every call make an environment with the same observation and action space.",
+                code="env-spaces",
+            )
+        return env
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close every environment."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
+from gymnasium.envs.registration import registry
 
 from steadyrl.envs.registry import creator_of, find_spec, load_file, without_class
 from steadyrl.envs.wrappers import MIGRATE
@@ -71,6 +72,8 @@ class Registered:
     def __init__(self, spec: GymSpec, module: str = "") -> None:
         self._spec = spec
         self.id = f"{module}:{spec.id}" if module else spec.id
+        # The specification of an environment that somebody made may have arguments and wrappers of its own.
+        self.address = self.id if registry.get(spec.id) is spec else None
 
     @property
     def spec(self) -> GymSpec | None:
@@ -126,6 +129,7 @@ class FromFile:
         self.id = f"{path}:{class_name}"
         self._path = Path(path).absolute()
         self._class_name = class_name
+        self.address = f"{self._path}:{class_name}"
 
     def check(self, kwargs: Mapping[str, Any]) -> None:
         """Raise UserError where these arguments cannot fit."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 MAX_ACTIONS = 1_000_000  # an episode without an end must not fill the memory
 
@@ -18,7 +19,7 @@ class EpisodeTrace:
         seed: What reset was given; None where the environment drew on.
         options: What reset was given.
         random_state: Of the environment's own generator just before reset; None where a seed was given or it has none.
-        actions: As the environment took them, in order; nobody else writes to them.
+        actions: As the environment got them, in order.
         whole: False where actions beyond `MAX_ACTIONS` were not kept.
     """
 
@@ -38,6 +39,7 @@ class EpisodeTrace:
     def add(self, action: Any) -> None:
         """Keep an action, before the environment has taken it."""
         if len(self.actions) < MAX_ACTIONS:
-            self.actions.append(action)
+            # A copy of an array: an environment may write into the one it gets.
+            self.actions.append(action.copy() if isinstance(action, np.ndarray) else action)
         else:
             self.whole = False

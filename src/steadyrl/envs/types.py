@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from steadyrl.envs.failure import Failure
 from steadyrl.spaces import ObsTree
 
 BoolArray = npt.NDArray[np.bool_]
@@ -28,6 +29,21 @@ class EpisodeRecord:
     seed: int | None
 
 
+@dataclass(frozen=True)
+class BrokenEpisode:
+    """An episode that its environment's failure cut off: not part of any statistic.
+
+    `return_` and `length` are what it came to; where an environment failed to start once more, they are 0.
+    """
+
+    env_index: int
+    return_: float
+    length: int
+    seed: int | None
+    reason: str
+    failure: Failure | None
+
+
 class Step(NamedTuple):
     """One vector step, dense over N environments; arrays belong to the caller."""
 
@@ -40,6 +56,7 @@ class Step(NamedTuple):
     episodes: list[EpisodeRecord]  # the episodes that ended in this step
     broken: BoolArray | None = None  # [N], environments that failed and were started anew: their row is made up, and
     # their unfinished episode is to be dropped; None where there are none
+    lost: tuple[BrokenEpisode, ...] = ()  # those episodes, and the new ones that failed to start
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
 from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.outputs import insist_on_vector
+from steadyrl.envs.restart import Restarts
 from steadyrl.envs.serial import SerialVectorEnv
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import EnvSpec
@@ -34,6 +35,7 @@ def make_vec(
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
     skipping: Skipping | None = None,
+    restarts: Restarts | None = None,
 ) -> VectorAdapter:
     """Make N environments that are stepped together.
 
@@ -46,6 +48,7 @@ def make_vec(
         env_kwargs: Arguments of the environment.
         max_episode_steps: Truncates episodes after this many steps instead of the environment's own limit.
         skipping: See `VectorAdapter`.
+        restarts: How an environment whose code fails is started anew; None lets the error through.
 
     Raises:
         UserError: it cannot be made like this.
@@ -56,6 +59,8 @@ def make_vec(
     if num_envs is not None and num_envs < 1:
         raise UserError(f"num_envs is {num_envs}.", remedy="It has to be 1 or more.", code="num-envs")
     if isinstance(env, VectorEnv):
+        if restarts is not None:
+            insist_on_restartable(env, vec)
         return _adapted(env, num_envs, vec, env_kwargs, max_episode_steps)
     factory = make_env_factory(env, env_kwargs=env_kwargs, max_episode_steps=max_episode_steps)
     if factory.is_instance and ((num_envs or 1) > 1 or vec not in ("auto", "sync")):
@@ -65,14 +70,16 @@ def make_vec(
             remedy="Pass its id or a function that makes it, or use num_envs=1 and vec='sync'.",
             code="env-instance",
         )
+    if restarts is not None:
+        insist_on_restartable(factory, vec)
     if vec == "async":
         return _async(factory, num_envs or 1, skipping)
     if vec == "native":
         return _native(factory, num_envs or 1)
-    return _sync(factory, num_envs or 1, skipping)
+    return _sync(factory, num_envs or 1, skipping, restarts)
 
 
-def _sync(factory: EnvFactory, num_envs: int, skipping: Skipping | None) -> VectorAdapter:
+def _sync(factory: EnvFactory, num_envs: int, skipping: Skipping | None, restarts: Restarts | None) -> VectorAdapter:
     made: list[Canonical] = []
     try:
         for i in range(num_envs):
@@ -91,7 +98,10 @@ def _sync(factory: EnvFactory, num_envs: int, skipping: Skipping | None) -> Vect
             for env in made:
                 env.close()
         raise
-    return VectorAdapter(SerialVectorEnv(made), _spec(factory, made[0], "sync"), seeds_each=True, skipping=skipping)
+    source = factory if restarts is None else factory.remake()
+    vector = SerialVectorEnv(made, lambda i: source(index=i), restarts)
+    spec = _spec(factory, made[0], "sync")
+    return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping, restarts=restarts)
 
 
 def _async(factory: EnvFactory, num_envs: int, skipping: Skipping | None) -> VectorAdapter:
@@ -177,6 +187,23 @@ def _spec(factory: EnvFactory, env: gym.Env[Any, Any], backend: str) -> EnvSpec:
 def _check_spaces(env: gym.Env[Any, Any]) -> None:
     ObsSpec.of(env.observation_space)
     ActionSpec.of(env.action_space)
+
+
+def insist_on_restartable(source: EnvFactory | VectorEnv[Any, Any, Any], vec: Vec) -> None:
+    """Raise UserError for environments that cannot be started anew one by one."""
+    if isinstance(source, VectorEnv):
+        why, remedy = "A vector environment makes its environments itself", "Pass an id or a function that makes one."
+    elif not source.can_remake:
+        why, remedy = f"The environment instance {source.id} does not say how it was made", "Pass a function."
+    elif vec in ("async", "native"):
+        why, remedy = f"With vec='{vec}' the environments live elsewhere", "Use vec='sync'."
+    else:
+        return
+    raise UserError(
+        f"{why}, so on_env_error='restart' cannot start one of them anew.",
+        remedy=f"{remedy} Or use on_env_error='stop' (--on-env-error stop).",
+        code="no-restarts",
+    )
 
 
 def _unequal(name: str) -> UserError:

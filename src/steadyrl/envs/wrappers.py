@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import gymnasium as gym
 
 from steadyrl.envs.convert import NOTE, action_converter, flag_of, info_of, obs_converter, reward_of
+from steadyrl.envs.failure import Failure
 from steadyrl.envs.trace import EpisodeTrace
 from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
 
@@ -64,7 +66,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         try:
             result: Any = self.env.reset(seed=seed, options=options)
         except BaseException as error:
-            self._raise(error, "in reset()")
+            self._raise(error, "in reset()", "reset")
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
             raise self._old(f"reset() of {self._label} returned {_kind(result)} instead of (obs, info).")
         return self._obs(result[0]), self._noted(info_of(result[1], self._label))
@@ -82,7 +84,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         try:
             result: Any = self.env.step(own)
         except BaseException as error:
-            self._raise(error, f"in step {self.elapsed} of its episode")
+            self._raise(error, f"in step {self.elapsed} of its episode", "step")
         if type(result) is not tuple or len(result) != 5:
             raise self._old(f"step() of {self._label} returned {_kind(result)} instead of five.")
         obs, reward, terminated, truncated, info = result
@@ -122,7 +124,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             info[NOTE] = self._notes.pop()
         return info
 
-    def _raise(self, error: BaseException, when: str) -> NoReturn:
+    def _raise(self, error: BaseException, when: str, phase: Literal["reset", "step"] | None = None) -> NoReturn:
         if isinstance(error, SteadyRLError | KeyboardInterrupt):
             raise error
         text = str(error)
@@ -131,14 +133,48 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         if isinstance(error, ValueError) and "expected 5, got 4" in text:  # a wrapper such as TimeLimit met them first
             raise self._old(f"step() of {self._label} returned 4 values instead of five.") from error
         number = "" if self.index is None else f" {self.index}"
-        raise RunFailedError(
+        failed = RunFailedError(
             f"{self.role}{number} ({self.name}) raised {type(error).__name__} {when}: {words(error)}",
             remedy="The fault is in the environment's own code: its traceback says where.",
             code="env-error",
-        ) from error
+        )
+        if phase is not None:
+            failed.failure = failure_of(self, phase, error)
+        raise failed from error
 
     def _old(self, message: str) -> UserError:
         return UserError(message, remedy=MIGRATE, code="old-gym")
+
+
+def failure_of(env: Canonical, phase: Literal["make", "reset", "step", "close"], error: BaseException) -> Failure:
+    """The record of what `env` just raised in this process."""
+    trace = env.trace
+    return Failure(
+        env_index=env.index or 0,
+        worker=None,
+        phase=phase,
+        step=env.elapsed,
+        seed=trace.seed,
+        options=trace.options,
+        random_state=trace.random_state,
+        actions=trace.actions,
+        whole=trace.whole,
+        error=f"{type(error).__name__}: {words(error)}",
+        traceback=traceback_of(error),
+    )
+
+
+def failure_in_making(index: int, error: BaseException) -> Failure:
+    """The record of what the constructor of environment `index` raised."""
+    told = f"{type(error).__name__}: {words(error)}"
+    return Failure(index, None, "make", 0, None, None, None, [], True, told, traceback_of(error))
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of what an environment raised, from its own first frame on."""
+    frames = error.__traceback__
+    inner = frames.tb_next if frames is not None else None  # the first frame is this wrapper's
+    return "".join(traceback.format_exception(type(error), error, inner or frames))
 
 
 def _kind(result: Any) -> str:

@@ -16,8 +16,6 @@ from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
 from steadyrl.configs import Config
 from steadyrl.envs.make import EnvFactory
-from steadyrl.envs.nonfinite import Skipping
-from steadyrl.envs.restart import Restarts
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
@@ -31,7 +29,7 @@ from steadyrl.training.learning import Learning
 from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.plan import make_folder
 from steadyrl.training.policies import new_policy, require_same_spaces
-from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
+from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training, restarts_of, skipping_of
 from steadyrl.training.signals import release
 from steadyrl.training.threads import computing_threads
 
@@ -114,11 +112,9 @@ class Agent:
         """
         if self._loop is None:
             setup = self.require_setup()
-            settings, skipping = setup.settings, None
-            if settings.on_nonfinite == "skip":
-                restarts = Restarts(self.config.num_envs, sys.maxsize, self.seeds.env)
-                skipping = Skipping(restarts, settings.nonfinite_limit)
-            venv = make_vec(setup.source, self.config.num_envs, vec=settings.vec, skipping=skipping)
+            settings, restarts = setup.settings, restarts_of(setup, self.seeds)
+            skipping = skipping_of(setup, self.seeds, restarts)
+            venv = make_vec(setup.source, self.config.num_envs, vec=settings.vec, skipping=skipping, restarts=restarts)
             try:
                 with self.computing():
                     start = int(self.about.get("num_timesteps", 0))

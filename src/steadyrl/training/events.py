@@ -44,6 +44,23 @@ class EpisodeEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeBroken:
+    """An environment failed and was started anew: what it had of its episode is dropped, and in no statistic.
+
+    `return_` and `length` are what the episode came to; `restarts` are those of the whole training so far; `file` is
+    the record of the failure in the run folder, or empty.
+    """
+
+    step: int
+    env_index: int
+    return_: float
+    length: int
+    reason: str
+    restarts: int
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Emitted after each rollout: where the run stands.
 
@@ -101,7 +118,17 @@ class RunEnded:
     message: str = ""
 
 
-Event = RunStarted | Notice | EpisodeEnded | Progress | MetricsLogged | EvaluationEnded | CheckpointSaved | RunEnded
+Event = (
+    RunStarted
+    | Notice
+    | EpisodeEnded
+    | EpisodeBroken
+    | Progress
+    | MetricsLogged
+    | EvaluationEnded
+    | CheckpointSaved
+    | RunEnded
+)
 Listener = Callable[[Event], Any]
 
 

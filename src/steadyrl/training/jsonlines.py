@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steadyrl.errors import RunFailedError, UserError
-from steadyrl.training.events import EpisodeEnded
+from steadyrl.training.events import EpisodeBroken, EpisodeEnded
 
 
 def json_line(row: Mapping[str, Any]) -> str:
@@ -61,6 +61,15 @@ def episode_line(episode: EpisodeEnded) -> str:
         f'{{"step": {episode.step}, "env_index": {episode.env_index}, "return": {float(episode.return_)!r}, '
         f'"length": {episode.length}, "terminated": {"true" if episode.terminated else "false"}, '
         f'"truncated": {"true" if episode.truncated else "false"}{success_text}}}\n'
+    )
+
+
+def broken_line(episode: EpisodeBroken) -> str:
+    """The line of `episodes.jsonl` for an episode that its environment's failure cut off."""
+    facts = {"step": episode.step, "env_index": episode.env_index, "return": episode.return_, "length": episode.length}
+    named = {"failure": f"failures/{Path(episode.file).name}"} if episode.file else {}
+    return json_line(
+        facts | {"terminated": False, "truncated": False, "broken": True, "reason": episode.reason} | named
     )
 
 

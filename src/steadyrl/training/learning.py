@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,10 @@ from steadyrl.errors import NonFiniteError, UserError, words
 from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import save_checkpoint
 from steadyrl.training.curve import write_curve
-from steadyrl.training.evaluation import Evaluation, global_generators_kept
+from steadyrl.training.evaluation import Evaluation, Watch, global_generators_kept
 from steadyrl.training.evaluator import Evaluator
 from steadyrl.training.events import EvaluationEnded, Event, EventStream, Listener, Notice, RunEnded, RunStarted
+from steadyrl.training.failing import FailureFiles
 from steadyrl.training.failures import Failures
 from steadyrl.training.logging import RunWriter
 from steadyrl.training.run_folder import RunFolder
@@ -97,6 +99,7 @@ class Learning:
                 remedy=f"Declare at least {self.target}, or train fewer steps.",
                 code="bad-value",
             )
+        self._running_in: object = self._setup.source  # whose failure an error tells of
         self._own_eval_env = eval_env is not None
         self._eval_source = None if self._setup.settings.eval_freq == 0 else eval_source(agent, eval_env)
         stretched = schedule_steps is None and done > 0 and _has_schedule(agent.config)
@@ -115,7 +118,9 @@ class Learning:
                 self.events.add(writer)
                 if setup.settings.capture_video:
                     self.events.add(_Camera(agent, folder))
+            files = FailureFiles(folder, setup.source)
             extras = self._extras(folder, stack)
+            extras.keep_failure = files.keep_restart
             session = Session(self._loop, self.events, extras, self._stop)
             self.events.emit(
                 RunStarted(
@@ -139,6 +144,7 @@ class Learning:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
                 if isinstance(error, NonFiniteError):
                     failures.stopped(error)
+                files.explain(error, self._running_in)
                 self._end(folder, session, status, None, f"{type(error).__name__}: {words(error)}")
                 raise
             status = self._stop.status if self._stop.reason else "finished"
@@ -164,10 +170,16 @@ class Learning:
         if wanted and self._eval_source is not None:
             evaluator = Evaluator(self._eval_source, agent.seeds.eval_episode_seeds(settings.eval_episodes))
             stack.callback(evaluator.close)
-            extras.evaluate = lambda watch: evaluator(agent.policy, watch=watch)
+            extras.evaluate = partial(self._evaluate, evaluator)
         if folder is not None:
             extras.save = lambda kind: _save(agent, folder, kind)
         return extras
+
+    def _evaluate(self, evaluator: Evaluator, watch: Watch) -> Evaluation:
+        self._running_in = self._eval_source
+        result = evaluator(self._agent.policy, watch=watch)
+        self._running_in = self._setup.source
+        return result
 
     def _end(
         self, folder: RunFolder | None, session: Session, status: str, evaluation: Evaluation | None, message: str

@@ -6,8 +6,16 @@ import math
 import time
 from pathlib import Path
 
-from steadyrl.training.events import EpisodeEnded, EvaluationEnded, Event, MetricsLogged, Progress, RunEnded
-from steadyrl.training.jsonlines import AppendFile, episode_line, json_line, read_jsonl
+from steadyrl.training.events import (
+    EpisodeBroken,
+    EpisodeEnded,
+    EvaluationEnded,
+    Event,
+    MetricsLogged,
+    Progress,
+    RunEnded,
+)
+from steadyrl.training.jsonlines import AppendFile, broken_line, episode_line, json_line, read_jsonl
 from steadyrl.training.tensorboard import TensorBoardFile
 
 __all__ = ["RunWriter", "read_jsonl"]
@@ -45,6 +53,9 @@ class RunWriter:
             self._episodes.append(event)
             if time.monotonic() - self._flushed_at >= FLUSH_S:
                 self.flush()
+        elif isinstance(event, EpisodeBroken):
+            self.flush()
+            self._append("episodes.jsonl", broken_line(event))
         elif isinstance(event, MetricsLogged):
             self._metrics(event)
         elif isinstance(event, EvaluationEnded):

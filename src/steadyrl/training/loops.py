@@ -15,7 +15,7 @@ from steadyrl.data.hindsight import HindsightReplay
 from steadyrl.data.prioritised import PrioritisedReplay
 from steadyrl.data.replay import Replay
 from steadyrl.envs.goals import goal_functions
-from steadyrl.envs.types import EpisodeRecord, VecEnv
+from steadyrl.envs.types import BrokenEpisode, EpisodeRecord, VecEnv
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
 from steadyrl.training.off_policy import OffPolicyLoop
@@ -32,6 +32,7 @@ class Loop(Protocol):
     policy: Policy
     counters: Counters
     episodes: deque[EpisodeRecord]
+    lost: list[BrokenEpisode]
     phases: Phases
 
     @property

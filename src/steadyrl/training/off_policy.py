@@ -57,6 +57,7 @@ class OffPolicyLoop:
             self._stepper.episodes,
             self._stepper.phases,
         )
+        self.lost = self._stepper.lost
         self._sampling = sampling
         self._beta = beta
         self._due = 0  # gradient steps
@@ -85,6 +86,8 @@ class OffPolicyLoop:
         step, ended = self._stepper.step(env_actions, valid)
         with self.phases("act"):
             self.replay.add(raw, actions, step, valid)
+            if step.broken is not None:
+                self.replay.drop_unfinished(step.broken)
             self.algorithm.ended(step.terminated | step.truncated | ~step.valid)
         self._count_periods(before, last=self.counters.timesteps == total)
         return ended

@@ -48,6 +48,7 @@ class OnPolicyLoop:
             self._stepper.episodes,
             self._stepper.phases,
         )
+        self.lost = self._stepper.lost
         self.rollout = Rollout(config.n_steps, venv.num_envs, policy.obs_spec, policy.action_spec, native=policy.native)
         self.rewards = RewardNormalizer(venv.num_envs, gamma=config.gamma) if config.normalize_reward else _as_float32
         self._rollout_start = 0
@@ -79,6 +80,8 @@ class OnPolicyLoop:
             rewards = self.rewards(step.rewards, over if step.broken is None else over | step.broken, valid)
             self.rollout.add(obs, actions, log_probs, values, rewards, step.terminated, step.truncated, valid)
             self._bootstrap(step, valid)
+            if step.broken is not None:
+                self.rollout.drop_unfinished(step.broken)
         return ended
 
     def ready(self, total: int) -> bool:

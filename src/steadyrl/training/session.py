@@ -10,9 +10,11 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from steadyrl.envs.types import BrokenEpisode
 from steadyrl.training.evaluation import Evaluation, Watch
 from steadyrl.training.events import (
     CheckpointSaved,
+    EpisodeBroken,
     EpisodeEnded,
     EvaluationEnded,
     EventStream,
@@ -20,6 +22,7 @@ from steadyrl.training.events import (
     Notice,
     Progress,
 )
+from steadyrl.training.failing import restart_notice
 from steadyrl.training.loops import Loop
 from steadyrl.training.signals import StopFlag
 from steadyrl.training.stepping import passed
@@ -51,13 +54,14 @@ class Extras:
     """What a session does besides training.
 
     `evaluate` is called every `eval_every` environment steps and at the end; `save(kind)` returns the path of a new
-    checkpoint.
+    checkpoint; `keep_failure` writes down a failure that led to a restart, and returns where.
     """
 
     evaluate: Callable[[Watch], Evaluation] | None = None
     save: Callable[[str], Path] | None = None
     eval_every: Every = NEVER
     save_every: Every = NEVER
+    keep_failure: Callable[[BrokenEpisode], str | None] | None = None
 
 
 class Session:
@@ -118,6 +122,8 @@ class Session:
                         episode.success,
                     )
                 )
+            if loop.lost:
+                self._tell_lost()
             if loop.ready(total):
                 self._since_row.append(loop.learn(total))
             if loop.row_due(before):
@@ -146,6 +152,8 @@ class Session:
             known = [e.success for e in episodes if e.success is not None]
             if known:
                 metrics["rollout/success_rate"] = sum(known) / len(known)
+        if counters.restarts:
+            metrics["env/restarts"] = float(counters.restarts)
         elapsed = self.elapsed
         metrics["time/fps"] = (counters.timesteps - self._start_step) / elapsed
         metrics["time/time_elapsed"] = elapsed
@@ -162,6 +170,27 @@ class Session:
             notes[what] = True
             self._events.emit(Notice("torch-path", f"PyTorch, not the native kernels, runs {what}."))
         self._events.emit(MetricsLogged(counters.timesteps, counters.updates, elapsed, metrics))
+
+    def _tell_lost(self) -> None:
+        """Tell of the episodes that failing environments cut off; with a warning at the first, second, fourth, ..."""
+        lost = self._loop.lost.copy()
+        self._loop.lost.clear()
+        counters, keep = self._loop.counters, self._extras.keep_failure
+        for restarts, episode in enumerate(lost, counters.restarts - len(lost) + 1):
+            file = (keep and keep(episode)) or ""
+            self._events.emit(
+                EpisodeBroken(
+                    counters.timesteps,
+                    episode.env_index,
+                    episode.return_,
+                    episode.length,
+                    episode.reason,
+                    restarts,
+                    file,
+                )
+            )
+            if restarts & (restarts - 1) == 0:
+                self._events.emit(Notice("env-restart", restart_notice(episode, restarts, file), "warning"))
 
     def _evaluate(self) -> None:
         """Evaluate, unless the agent is still the one that was evaluated last; keep it if it is the best so far."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,11 @@ from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.memory import require_memory
 from steadyrl.envs.goals import goal_functions
 from steadyrl.envs.make import EnvFactory, make_env_factory
+from steadyrl.envs.nonfinite import Skipping
+from steadyrl.envs.restart import Restarts
+from steadyrl.envs.vector import insist_on_restartable
 from steadyrl.errors import UserError
+from steadyrl.seeding import Seeds
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.training.events import Notice
 from steadyrl.training.sizes import check_description, check_sizes
@@ -135,6 +140,8 @@ def prepare_training(
     check_description(settings, resolved.config, obs_spec, action_spec)
     if isinstance(resolved.config, OffPolicyConfig):
         _check_replay(resolved.config, source, obs_spec, action_spec)
+    if settings.on_env_error == "restart":
+        insist_on_restartable(source, settings.vec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
         raise UserError(
             "capture_video needs an environment that can be made a second time.",
@@ -169,6 +176,22 @@ def prepare_again(
         for name in ("num_envs", "vec"):
             chosen.pop(name, None)
     return prepare_training(algo, env, chosen | dict(options), preset="none")
+
+
+def restarts_of(setup: Setup, seeds: Seeds) -> Restarts | None:
+    """How failing environments are started anew; None where the run stops instead."""
+    settings, num_envs = setup.settings, setup.resolved.config.num_envs
+    if settings.on_env_error == "stop":
+        return None
+    return Restarts(num_envs, settings.env_restart_budget, seeds.env)
+
+
+def skipping_of(setup: Setup, seeds: Seeds, restarts: Restarts | None) -> Skipping | None:
+    """How an environment that tells a bad number is started anew; None where the run stops instead."""
+    settings, num_envs = setup.settings, setup.resolved.config.num_envs
+    if settings.on_nonfinite == "stop":
+        return None
+    return Skipping(restarts or Restarts(num_envs, sys.maxsize, seeds.env), settings.nonfinite_limit)
 
 
 def _check_replay(
@@ -275,7 +298,7 @@ def _own_number(overrides: Mapping[str, Any], number: int, what: str) -> int:
 def _name(env: EnvLike) -> str:
     if isinstance(env, str):
         return env
-    spec = getattr(env, "spec", None)
+    spec = None if isinstance(env, type) else getattr(env, "spec", None)  # a wrapper's class has a property there
     if spec is not None:
         return str(spec.id)
     return getattr(env, "__name__", type(env).__name__)

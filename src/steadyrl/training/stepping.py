@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steadyrl.envs.types import BoolArray, EpisodeRecord, Step, VecEnv
+from steadyrl.envs.types import BoolArray, BrokenEpisode, EpisodeRecord, Step, VecEnv
 from steadyrl.errors import NonFiniteError
 from steadyrl.nn.policy import Policy
 from steadyrl.spaces import ObsTree
@@ -25,10 +25,14 @@ class Counters:
 
     timesteps: int = 0
     updates: int = 0
+    restarts: int = 0  # of failed environments
 
 
 class Stepper:
     """The training environments, the observations to act on, the counts.
+
+    Attributes:
+        lost: Episodes that failing environments cut off, until somebody who tells of them takes them out.
 
     Args:
         venv: The training environments.
@@ -41,6 +45,7 @@ class Stepper:
         self.venv = venv
         self.counters = Counters(timesteps=start)
         self.episodes: deque[EpisodeRecord] = deque(maxlen=WINDOW)
+        self.lost: list[BrokenEpisode] = []
         self.phases = Phases()
         self._policy = policy
         self._env_seeds = env_seeds
@@ -80,7 +85,9 @@ class Stepper:
     def step(self, actions: npt.NDArray[Any], valid: BoolArray) -> tuple[Step, list[EpisodeRecord]]:
         """Step with the environments' own actions; returns the step and the episodes that ended in rows that count.
 
-        A row of an environment that failed and was started anew does not: `valid` says so afterwards.
+        Rows of environments that failed are taken out of `valid`, and the episodes that this cut off are put down in
+        `lost`. Steps of theirs that were counted before stay counted: they were taken, and the step axis, which
+        schedules and everything that happens every so many steps hang on, never goes back.
         """
         with self.phases("env"):
             try:
@@ -91,6 +98,9 @@ class Stepper:
         self._obs = step.obs
         if step.broken is not None:
             valid &= ~step.broken
+        if step.lost:
+            self.lost += step.lost
+            self.counters.restarts += len(step.lost)
         self.counters.timesteps += int(np.count_nonzero(valid))
         ended = [episode for episode in step.episodes if valid[episode.env_index]]
         self.episodes.extend(ended)

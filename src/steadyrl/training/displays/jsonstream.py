@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from steadyrl.training.events import (
     CheckpointSaved,
+    EpisodeBroken,
     EpisodeEnded,
     EvaluationEnded,
     Event,
@@ -24,6 +25,7 @@ NAMES: dict[type[Any], str] = {
     RunStarted: "run_started",
     Notice: "notice",
     EpisodeEnded: "episode_ended",
+    EpisodeBroken: "episode_broken",
     Progress: "progress",
     MetricsLogged: "metrics_logged",
     EvaluationEnded: "evaluation_ended",
