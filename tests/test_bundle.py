@@ -51,6 +51,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "linear": {"net_arch": ()},
     "deep": {"net_arch": (5, 4, 3), "activation_fn": "relu"},
     "normalised": {"normalize_obs": True, "activation_fn": "silu"},
+    "normalised layers": {"net_arch": (5, 4), "layer_norm": True},
 }
 
 

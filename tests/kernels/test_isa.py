@@ -15,18 +15,19 @@ from support.kernels import needs_native
 pytestmark = needs_native
 
 CHECK = """
-import json, torch
+import itertools, json, torch
 from support.kernels import flat_net, normal
 from steadyrl.kernels import _native, reference
-net = flat_net(19, [70, 33], [3, 40], 2)
-params, x, g = normal("p", net.size, scale=0.3), normal("x", 50, 19), normal("g", 2, 50, 43)
+x, g = normal("x", 50, 19), normal("g", 2, 50, 43)
 worst = 0.0
-for activation in ("tanh", "relu", "elu", "silu"):
-    mlp, out, grads = _native.Mlp(19, net.members, activation, "tanh"), torch.empty(2, 50, 43), torch.zeros(net.size)
+for activation, norm in itertools.product(("tanh", "relu", "elu", "silu"), (False, True)):
+    net = flat_net(19, [70, 33], [3, 40], 2, norm=norm)
+    params, out, grads = normal("p", net.size, scale=0.3), torch.empty(2, 50, 43), torch.zeros(net.size)
+    mlp = _native.Mlp(19, net.members, activation, "tanh", net.norms)
     mlp.forward(params, x, out)
     mlp.backward(params, g, grads)
     leaf = params.double().requires_grad_()
-    expected = reference.mlp(leaf, x.double(), net.members, activation, "tanh")
+    expected = reference.mlp(leaf, x.double(), net.members, activation, "tanh", net.norms)
     by_params = torch.autograd.grad(expected, leaf, g.double())[0]
     errors = (out - expected).abs().max(), (grads - by_params).abs().max() / by_params.abs().max()
     worst = max(worst, *map(float, errors))

@@ -81,6 +81,9 @@ HOSTILE: dict[str, tuple[str, dict[str, Any]]] = {
     "a support in words": ("c51", {"v_max": "1"}),
     "a distribution of an actor-critic": ("td3", {"head": "quantile", "outputs": 4}),
     "an exploration rate above 1": ("dqn", {"epsilon": 2.0}),
+    "a normalisation of 1": ("dqn", {"layer_norm": 1}),
+    "a normalisation of nothing": ("sac", {"layer_norm": None}),
+    "a normalisation in words": ("dqn", {"layer_norm": "true"}),
     "an unknown field": ("dqn", {"colour": "red"}),
     "networks that are no table": ("dqn", {"net_arch": [8]}),
 }

@@ -93,6 +93,61 @@ def test_any_sizes_and_activations(net_arch: tuple[int, ...], activation: str) -
     check(policy.parts["net"], inputs_of(policy, "net", VECTOR, 9))
 
 
+@pytest.mark.parametrize("name", KNOWN)
+def test_normalised_layers_run_where_others_do(name: str) -> None:
+    policy = KNOWN[name](layer_norm=True, net_arch=(17, 8))
+    for key, part in policy.parts.items():
+        assert any(isinstance(layer, nn.LayerNorm) for layer in part.module.modules())
+        assert twin(part).on_kernels == (key not in UNKNOWN.get(name, ()))
+        # Gains and shifts that are not 1 and 0, so that each has its part in the numbers.
+        part.flat.data.add_(torch.from_numpy(0.1 * Stream(1, "shift").normal(tuple(part.flat.data.shape))))
+        for n in (1, 37):
+            check(part, inputs_of(policy, key, VECTOR, n))
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])
+@pytest.mark.parametrize("net_arch", [(), (5,), (17, 3), (8, 8, 8)], ids=str)
+def test_any_sizes_and_activations_with_normalised_layers(net_arch: tuple[int, ...], activation: str) -> None:
+    policy = make_policy(net_arch=net_arch, activation_fn=activation, layer_norm=True)
+    part = policy.parts["net"]
+    assert twin(part).on_kernels
+    check(part, inputs_of(policy, "net", VECTOR, 9))
+
+
+NORMS: dict[str, Callable[[], nn.Module]] = {
+    "other eps": lambda: nn.LayerNorm(8, eps=1e-6),
+    "no gain": lambda: nn.LayerNorm(8, elementwise_affine=False),
+    "no shift": lambda: nn.LayerNorm(8, bias=False),
+    "two axes": lambda: nn.LayerNorm((1, 8)),
+    "another kind": lambda: nn.RMSNorm(8),
+    "a kind of its own": lambda: type("Own", (nn.LayerNorm,), {})(8),
+    "none": nn.Identity,
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("place", [1, 4])
+def test_a_normalisation_that_is_not_exactly_known_runs_through_pytorch(norm: str, place: int) -> None:
+    policy = off_policy("td3", net_arch=(8, 8), layer_norm=True)
+    actor = copy.deepcopy(policy.parts["pi"].module)
+    assert Trainable(copy.deepcopy(actor), native=True).on_kernels
+    assert isinstance(actor, DeterministicActor)
+    assert isinstance(actor.trunk[place], nn.LayerNorm)
+    actor.trunk[place] = NORMS[norm]()
+    assert not Trainable(actor, native=True).on_kernels
+
+
+def test_normalisation_in_some_layers_or_some_critics_only_runs_through_pytorch() -> None:
+    actor = copy.deepcopy(off_policy("td3", net_arch=(8, 8), layer_norm=True).parts["pi"].module)
+    assert isinstance(actor, DeterministicActor)
+    del actor.trunk[4]
+    assert not Trainable(actor, native=True).on_kernels
+    plain, normed = (off_policy("sac", layer_norm=on).parts["q"].module for on in (False, True))
+    mixed = copy.deepcopy(plain)
+    mixed.critics[1] = copy.deepcopy(normed.critics[1])  # type: ignore[index, operator]
+    assert not Trainable(mixed, native=True).on_kernels
+
+
 @pytest.mark.parametrize("n_critics", [1, 2, 3])
 @pytest.mark.parametrize("family", ["sac", "sac-discrete"])
 def test_any_number_of_critics(family: str, n_critics: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import torch
@@ -28,6 +28,7 @@ class FlatNet:
     inputs: int
     members: list[Member]
     size: int
+    norms: list[list[Linear]] = field(default_factory=list)
 
     @property
     def outputs(self) -> int:
@@ -42,10 +43,14 @@ class FlatNet:
             for inner, (weight, bias, width) in pairs:
                 found[weight : weight + inner * width] = True
                 found[bias : bias + width] = True
+        for gain, shift, width in itertools.chain.from_iterable(self.norms):
+            found[gain : gain + width] = found[shift : shift + width] = True
         return found
 
 
-def flat_net(inputs: int, hidden: Sequence[int], heads: Sequence[int], members: int = 1, start: int = 0) -> FlatNet:
+def flat_net(
+    inputs: int, hidden: Sequence[int], heads: Sequence[int], members: int = 1, start: int = 0, *, norm: bool = False
+) -> FlatNet:
     """Each parameter at a multiple of 16 numbers, from `start` on."""
     at = start
 
@@ -61,7 +66,8 @@ def flat_net(inputs: int, hidden: Sequence[int], heads: Sequence[int], members: 
         return layers, [place(last, width) for width in heads]
 
     found = [member() for _ in range(members)]
-    return FlatNet(inputs, found, at)
+    norms = [[place(1, width) for width in hidden] for _ in range(members)] if norm else []
+    return FlatNet(inputs, found, at, norms)
 
 
 def normal(name: str, *shape: int, scale: float = 1.0) -> Tensor:

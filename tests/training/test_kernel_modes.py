@@ -21,6 +21,7 @@ from support.kernels import needs_native
 from support.off_policy import agent_of
 
 SHORT: dict[str, Any] = {"seed": 3, "eval_freq": 0}
+NORM: dict[str, Any] = {"layer_norm": True}
 TRAININGS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
     "ppo": ("ppo", "CartPole-v1", 256, {"num_envs": 4, "n_steps": 32, "batch_size": 60, "n_epochs": 2}),
     "ppo-gaussian": ("ppo", "Pendulum-v1", 256, {"num_envs": 4, "n_steps": 32, "batch_size": 64, "n_epochs": 2}),
@@ -35,6 +36,12 @@ TRAININGS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
     "sac-n-step": ("sac", "Pendulum-v1", 130, {"n_step": 3, "normalize_obs": True}),
     "sac-gsde": ("sac", "Pendulum-v1", 130, {"use_sde": True}),
     "sac-discrete": ("sac", "CartPole-v1", 130, {}),
+    "ppo-norm": ("ppo", "CartPole-v1", 256, {"num_envs": 4, "n_steps": 32, "batch_size": 60, "n_epochs": 2, **NORM}),
+    "a2c-norm": ("a2c", "Pendulum-v1", 256, {"num_envs": 4, "n_steps": 8, **NORM}),
+    "dqn-norm": ("dqn", "CartPole-v1", 140, NORM),
+    "ddpg-norm": ("ddpg", "Pendulum-v1", 130, NORM),
+    "td3-norm": ("td3", "Pendulum-v1", 130, NORM),
+    "sac-norm": ("sac", "Pendulum-v1", 130, NORM),
 }
 
 
@@ -75,9 +82,9 @@ def test_both_modes_give_the_same_numbers(name: str, tmp_path: Path) -> None:
 
 
 @needs_native
-@pytest.mark.parametrize("name", ["ppo-gaussian", "sac"])
+@pytest.mark.parametrize("name", ["ppo-gaussian", "sac", "ppo-norm", "sac-norm"])
 def test_the_bits_do_not_follow_the_threads(name: str) -> None:
-    wide: dict[str, Any] = {"net_arch": (256, 256), "batch_size": 256 if name == "sac" else 128}
+    wide: dict[str, Any] = {"net_arch": (256, 256), "batch_size": 256 if name.startswith("sac") else 128}
     one, two, every = (trained(name, **wide, threads=n) for n in (1, 2, None))
     assert one.policy.sha256() == two.policy.sha256() == every.policy.sha256()
 

@@ -1,6 +1,8 @@
 """Whatever a constructor accepts can be saved and loaded."""
 
+import json
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steadyrl as srl
+from support.bundles import packed
 from support.training_envs import Legs
 
 WHOLE = st.integers(1, 5) | st.integers(0, 2**63 - 1) | st.sampled_from([0, 2**63, 10**30, -1]) | st.integers()
@@ -22,7 +25,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("max_episode_steps", "log_interval", "sde_sample_freq", "eval_episodes", "n_epochs"), WHOLE),
     **dict.fromkeys(("learning_rate", "gamma", "ent_coef", "vf_coef", "max_grad_norm", "log_std_init"), NUMBER),
     **dict.fromkeys(("clip_range", "clip_range_vf", "target_kl"), NUMBER),
-    **dict.fromkeys(("use_sde", "normalize_obs"), st.booleans()),
+    **dict.fromkeys(("use_sde", "normalize_obs", "layer_norm"), st.booleans()),
     "name": st.text(max_size=3) | st.just("\udfff"),
     "net_arch": st.lists(st.integers(0, 3), max_size=3),
     "env_kwargs": st.fixed_dictionaries({"extra": VALUE}),
@@ -59,3 +62,17 @@ def test_the_property_covers_agents_that_are_accepted() -> None:
     agent = srl.PPO(Takes, preset="none", seed=2**63 - 1, env_kwargs={"extra": [2**63 - 1, None, "x"]}, use_sde=True)
     with tempfile.TemporaryDirectory() as folder:
         assert srl.load(agent.save(Path(folder) / "x")).about["env_kwargs"] == {"extra": [2**63 - 1, None, "x"]}
+
+
+def test_an_agent_saved_before_there_was_layer_normalisation_is_loaded(tmp_path: Path) -> None:
+    agent = srl.PPO(Takes, preset="none", n_steps=8, batch_size=8)
+    path = agent.save(tmp_path / "new")
+    with zipfile.ZipFile(path) as archive:
+        header, weights = json.loads(archive.read("bundle.json")), archive.read("weights.safetensors")
+    assert header["policy"]["architecture"].pop("layer_norm") is False
+    assert header["about"]["config"].pop("layer_norm") is False
+    old = tmp_path / "old.srl"
+    old.write_bytes(packed(header, weights))
+    loaded = srl.load(old)
+    assert loaded.config == agent.config
+    assert loaded.policy.sha256() == agent.policy.sha256()

@@ -39,6 +39,8 @@ class OffPolicyConfig:
     """Hidden layers of every network, or {'pi': (256, 256), 'qf': (256, 256)}."""
     activation_fn: Literal["tanh", "relu", "elu", "silu"] = "relu"
     """Activation of the hidden layers."""
+    layer_norm: bool = False
+    """Every hidden layer is normalised (arXiv:1607.06450) before its activation, in all networks."""
     hindsight: Literal["none", "future", "final", "episode"] = "none"
     """Hindsight experience replay for goal environments (arXiv:1707.01495): whence substitute goals come."""
     n_sampled_goal: int = 4

@@ -39,6 +39,8 @@ class OnPolicyConfig:
     """Hidden layers of both networks, or {'pi': (64, 64), 'vf': (64, 64)}."""
     activation_fn: Literal["tanh", "relu", "elu", "silu"] = "tanh"
     """Activation of the hidden layers."""
+    layer_norm: bool = False
+    """Every hidden layer is normalised (arXiv:1607.06450) before its activation, in all networks."""
     ortho_init: bool = True
     """Orthogonal initial weights (gain sqrt 2; 0.01 for the policy's head, 1 for the value's)."""
     log_std_init: float = 0.0

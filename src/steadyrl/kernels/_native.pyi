@@ -19,6 +19,7 @@ class Mlp:
         members: Sequence[tuple[Sequence[_Linear], Sequence[_Linear]]],
         activation: str,
         output_activation: str,
+        norms: Sequence[Sequence[_Linear]] = ...,
     ) -> None: ...
     @property
     def buffer_size(self) -> int: ...

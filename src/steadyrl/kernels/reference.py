@@ -14,23 +14,37 @@ from torch import Tensor
 
 from steadyrl.data.targets import gae, polyak
 
-__all__ = ["Linear", "Member", "adam", "clip", "gae", "gather", "mlp", "polyak", "rmsprop"]
+__all__ = ["Linear", "Member", "Norms", "adam", "clip", "gae", "gather", "mlp", "polyak", "rmsprop"]
 
 Linear = tuple[int, int, int]  # where weight [width, inputs] and bias [width] start in the flat buffer, and the width
 Member = tuple[Sequence[Linear], Sequence[Linear]]  # hidden layers, and the heads on the last of them
+Norms = Sequence[Sequence[Linear]]  # of each member: where gain [width] and shift [width] of each hidden layer start
 
 _ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "elu": F.elu, "silu": F.silu}
 
 
-def mlp(params: Tensor, x: Tensor, members: Sequence[Member], activation: str, output_activation: str) -> Tensor:
-    """Outputs [members, B, O] of multilayer perceptrons of one shape, for inputs [B, n]; heads lie side by side."""
-    return torch.stack([_member(params, x, member, activation, output_activation) for member in members])
+def mlp(
+    params: Tensor, x: Tensor, members: Sequence[Member], activation: str, output_activation: str, norms: Norms = ()
+) -> Tensor:
+    """Outputs [members, B, O] of multilayer perceptrons of one shape, for inputs [B, n]; heads lie side by side.
+
+    Where there are `norms`, a hidden layer is normalised before its activation (arXiv:1607.06450, equation 4).
+    """
+    return torch.stack(
+        [
+            _member(params, x, member, norm, activation, output_activation)
+            for member, norm in zip(members, norms or [()] * len(members), strict=True)
+        ]
+    )
 
 
-def _member(params: Tensor, x: Tensor, member: Member, activation: str, output_activation: str) -> Tensor:
+def _member(
+    params: Tensor, x: Tensor, member: Member, norms: Sequence[Linear], activation: str, output_activation: str
+) -> Tensor:
     layers, heads = member
-    for layer in layers:
-        x = _ACTIVATIONS[activation](_linear(params, x, layer))
+    for i, layer in enumerate(layers):
+        x = _linear(params, x, layer)
+        x = _ACTIVATIONS[activation](_norm(params, x, norms[i]) if norms else x)
     out = torch.cat([_linear(params, x, head) for head in heads], dim=1)
     return torch.tanh(out) if output_activation == "tanh" else out
 
@@ -39,6 +53,11 @@ def _linear(params: Tensor, x: Tensor, layer: Linear) -> Tensor:
     weight, bias, width = layer
     inner = x.shape[1]
     return F.linear(x, params[weight : weight + width * inner].view(width, inner), params[bias : bias + width])
+
+
+def _norm(params: Tensor, x: Tensor, norm: Linear) -> Tensor:
+    gain, shift, width = norm
+    return F.layer_norm(x, [width], params[gain : gain + width], params[shift : shift + width])
 
 
 def clip(grad: Tensor, max_grad_norm: float) -> float:

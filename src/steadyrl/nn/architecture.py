@@ -27,7 +27,7 @@ class Architecture:
     """What makes the network; fields as in the configuration of the algorithm.
 
     `epsilon` is the share of random actions of a DQN policy that is asked to sample; `outputs` are the numbers that a
-    `head` has for each action: 1, atoms or quantiles.
+    `head` has for each action: 1, atoms or quantiles. A description of before `layer_norm` has none.
     """
 
     net_arch: dict[str, tuple[int, ...]]
@@ -43,6 +43,7 @@ class Architecture:
     v_min: float = 0.0
     v_max: float = 0.0
     epsilon: float = 0.0
+    layer_norm: bool = False
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Architecture:
@@ -57,7 +58,7 @@ class Architecture:
             and all(type(size) is int and size >= 1 for size in (*widths, made.n_critics, made.outputs))
             and made.layers <= MAX_LAYERS
             and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
-            and {type(made.squash_output), type(made.use_sde), type(made.dueling)} == {bool}
+            and {type(made.squash_output), type(made.use_sde), type(made.dueling), type(made.layer_norm)} == {bool}
             and 0.0 <= made.epsilon <= 1.0
             and _head_fits(made)
         )
@@ -83,6 +84,16 @@ class Architecture:
             ValueError: the family does not choose among such actions.
         """
         self.check(action_spec)
+        return self._linears(obs_spec, action_spec) + self._norms()
+
+    def _norms(self) -> int:
+        """Gains and shifts of layer normalisation."""
+        copies = {"qf": self.n_critics}
+        widths = sum(copies.get(name, 1) * sum(sizes) for name, sizes in self.net_arch.items())
+        return 2 * widths if self.layer_norm else 0
+
+    def _linears(self, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
+        """Everything else."""
         features, size = sum(leaf.features for leaf in obs_spec.leaves), action_spec.size
         if self.family == "actor_critic":
             return self._actor(features, action_spec) + _network(features, self.net_arch["vf"], 1)

@@ -56,6 +56,7 @@ def _actor_critic(obs_spec: ObsSpec, action_spec: ActionSpec, made: Architecture
         net_arch=made.net_arch,
         activation_fn=made.activation_fn,
         log_std_init=made.log_std_init,
+        layer_norm=made.layer_norm,
     )
     return net, distribution
 
@@ -73,6 +74,7 @@ def _q_network(obs_spec: ObsSpec, action_spec: ActionSpec, made: Architecture) -
         made.activation_fn,
         outputs=made.outputs,
         dueling=made.dueling,
+        layer_norm=made.layer_norm,
     )
 
 
@@ -81,22 +83,22 @@ def _support(made: Architecture) -> Tensor | None:
 
 
 def _discrete_sac(obs_spec: ObsSpec, action_spec: ActionSpec, made: Architecture) -> Net:
-    pi = QNetwork(obs_spec, action_spec.nvec[0], made.net_arch["pi"], made.activation_fn)
+    pi = QNetwork(obs_spec, action_spec.nvec[0], made.net_arch["pi"], made.activation_fn, layer_norm=made.layer_norm)
     critics = DiscreteCritics(_q_network(obs_spec, action_spec, made) for _ in range(made.n_critics))
     return DiscreteActorAndCritics(pi, critics)
 
 
 def _continuous(obs_spec: ObsSpec, action_spec: ActionSpec, made: Architecture) -> tuple[Net, Distribution]:
-    hidden, activation, size = made.net_arch["pi"], made.activation_fn, action_spec.size
-    q = ContinuousCritics(obs_spec, size, made.net_arch["qf"], activation, made.n_critics)
+    hidden, activation, size, norm = made.net_arch["pi"], made.activation_fn, action_spec.size, made.layer_norm
+    q = ContinuousCritics(obs_spec, size, made.net_arch["qf"], activation, made.n_critics, norm)
     if made.family == "td3":
         return ActorAndCritics(
-            DeterministicActor(obs_spec, size, hidden, activation), q, Deterministic()
+            DeterministicActor(obs_spec, size, hidden, activation, norm), q, Deterministic()
         ), Deterministic()
     pi: GaussianActor | SDEActor
     if made.use_sde:
-        pi = SDEActor(obs_spec, size, hidden, activation, made.log_std_init)
+        pi = SDEActor(obs_spec, size, hidden, activation, made.log_std_init, norm)
     else:
-        pi = GaussianActor(obs_spec, size, hidden, activation)
+        pi = GaussianActor(obs_spec, size, hidden, activation, norm)
     distribution = make_distribution(action_spec, squash=True, use_sde=made.use_sde, latent_dim=pi.latent_dim)
     return ActorAndCritics(pi, q, distribution), distribution

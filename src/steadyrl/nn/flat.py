@@ -79,9 +79,9 @@ class FlatParameters:
         self.__dict__.update(state)
         self._lay_out()
 
-    def place(self, layer: nn.Linear) -> tuple[int, int, int]:
-        """Where a layer's weight and bias start in the buffer, and its width."""
-        return self._starts[id(layer.weight)], self._starts[id(layer.bias)], layer.out_features
+    def place(self, layer: nn.Linear | nn.LayerNorm) -> tuple[int, int, int]:
+        """Where a layer's weight (a norm's gain) and bias start in the buffer, and its width."""
+        return self._starts[id(layer.weight)], self._starts[id(layer.bias)], layer.bias.numel()
 
     def _split(self, buffer: Tensor) -> list[Tensor]:
         parts = torch.split_with_sizes(buffer, [*map(_padded, self._sizes)])

@@ -17,7 +17,7 @@ from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.gradient import Outputs
 from steadyrl.nn.heads import DiscreteHead, GaussianHead
 from steadyrl.nn.init import BlankLinear
-from steadyrl.nn.networks import ACTIVATIONS, ActorCritic
+from steadyrl.nn.networks import ACTIVATIONS, NORM_EPS, ActorCritic
 from steadyrl.nn.q_networks import (
     ContinuousCritics,
     DeterministicActor,
@@ -51,10 +51,12 @@ class Stack:
         self._width = sum(head.out_features for head in members[0][1])
         self._shape = (len(members),) if len(members) > 1 else ()
         described = [([*map(flat.place, linears(trunk))], [*map(flat.place, heads)]) for trunk, heads in members]
-        activations = {_activation(trunk, heads) for trunk, heads in members}
-        if len(activations) > 1:
+        norms = [[*map(flat.place, _norms(trunk))] for trunk, _ in members]
+        kinds = {(_activation(trunk, heads), bool(norm)) for (trunk, heads), norm in zip(members, norms, strict=True)}
+        if len(kinds) > 1:
             raise UnknownError
-        self._mlp = _native.Mlp(inputs, described, activations.pop(), "tanh" if squash else "none")
+        activation, normed = kinds.pop()
+        self._mlp = _native.Mlp(inputs, described, activation, "tanh" if squash else "none", norms if normed else [])
 
     def forward(self, x: Tensor, x2: Tensor | None = None, slot: int = _LOOK) -> Tensor:
         """[B, width] for features [B, F] and what is appended to them; [members, B, width] for more than one."""
@@ -219,16 +221,35 @@ def linears(module: nn.Module) -> list[nn.Linear]:
     return [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
 
 
+def _norms(trunk: nn.Sequential) -> list[nn.LayerNorm]:
+    """The normalisations of the hidden layers, all or none; `_activation` asks whether they stand where they must.
+
+    Raises:
+        UnknownError: one differs from what `mlp` makes.
+    """
+    found = [layer for layer in trunk if isinstance(layer, nn.LayerNorm)]
+    for norm in found:
+        usual = type(norm) is nn.LayerNorm and norm.eps == NORM_EPS and len(norm.normalized_shape) == 1
+        if not usual or {"weight", "bias"} != {name for name, _ in norm.named_parameters()}:
+            raise UnknownError
+    return found
+
+
 def _activation(trunk: nn.Sequential, heads: Sequence[nn.Linear]) -> str:
     """The name of what follows each hidden layer.
 
     Raises:
-        UnknownError: there is anything else than linear layers, one kind of activation after each.
+        UnknownError: there is anything else than linear layers, maybe each with a normalisation, one kind of activation
+            after each.
     """
     layers = list(trunk)
-    between = layers[1::2]
+    step = 3 if len(layers) > 1 and isinstance(layers[1], nn.LayerNorm) else 2
+    between = layers[step - 1 :: step]
     names = {kind: name for name, kind in ACTIVATIONS.items()}
-    plain = all(type(layer) is BlankLinear for layer in (*layers[::2], *heads)) and len(layers) == 2 * len(between)
+    plain = all(type(layer) is BlankLinear for layer in (*layers[::step], *heads)) and len(layers) == step * len(
+        between
+    )
+    plain = plain and all(type(layer) is nn.LayerNorm for layer in (layers[1::3] if step == 3 else ()))
     kinds = {type(layer) for layer in between} or {nn.Tanh}
     usual = all(not isinstance(layer, nn.ELU) or layer.alpha == 1.0 for layer in between)
     if not plain or not usual or len(kinds) > 1 or not kinds <= names.keys():

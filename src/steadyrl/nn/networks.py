@@ -20,6 +20,7 @@ Obs = Mapping[str, Tensor]
 NetArch = Sequence[int] | Mapping[str, Sequence[int]]
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+NORM_EPS = 1e-5  # torch.nn.LayerNorm's default, which the kernels have too
 _HIDDEN_GAIN, _POLICY_GAIN, _VALUE_GAIN = math.sqrt(2.0), 0.01, 1.0
 
 
@@ -76,11 +77,18 @@ class Encoder(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
-def mlp(in_features: int, hidden: Sequence[int], activation: type[nn.Module]) -> nn.Sequential:
-    """Linear layers of these widths, each followed by the activation; the identity for no width."""
+def mlp(
+    in_features: int, hidden: Sequence[int], activation: type[nn.Module], layer_norm: bool = False
+) -> nn.Sequential:
+    """Linear layers of these widths, each followed by the activation; the identity for no width.
+
+    With `layer_norm` each is normalised before its activation, as in Ba et al. 2016 (arXiv:1607.06450, equation 4), and
+    in the critics of DroQ (arXiv:2110.02034); gain 1 and shift 0 are its initial weights.
+    """
     layers: list[nn.Module] = []
     for width_in, width_out in zip([in_features, *hidden], hidden, strict=False):
-        layers += [BlankLinear(width_in, width_out), activation()]
+        norm = [nn.LayerNorm(width_out, eps=NORM_EPS, dtype=torch.float32)] if layer_norm else []
+        layers += [BlankLinear(width_in, width_out), *norm, activation()]
     return nn.Sequential(*layers)
 
 
@@ -132,6 +140,7 @@ class ActorCritic(Part):
         net_arch: Hidden widths of both trunks, or {"pi": ..., "vf": ...}; () is a linear network.
         activation_fn: A key of `ACTIVATIONS`.
         log_std_init: Initial log standard deviation of continuous actions.
+        layer_norm: Hidden layers are normalised before their activation.
 
     Raises:
         UserError: `net_arch` or `activation_fn` makes no sense.
@@ -145,6 +154,7 @@ class ActorCritic(Part):
         net_arch: NetArch = (64, 64),
         activation_fn: str = "tanh",
         log_std_init: float = 0.0,
+        layer_norm: bool = False,
     ) -> None:
         super().__init__()
         if activation_fn not in ACTIVATIONS:
@@ -156,9 +166,9 @@ class ActorCritic(Part):
         pi, vf = trunk_widths(net_arch)
         self.encoder = Encoder(obs_spec)
         features = self.encoder.features
-        self.policy_trunk = mlp(features, pi, ACTIVATIONS[activation_fn])
+        self.policy_trunk = mlp(features, pi, ACTIVATIONS[activation_fn], layer_norm)
         self.policy_head = make_head(distribution, policy_latent_dim(obs_spec, net_arch), action_spec, log_std_init)
-        self.value_trunk = mlp(features, vf, ACTIVATIONS[activation_fn])
+        self.value_trunk = mlp(features, vf, ACTIVATIONS[activation_fn], layer_norm)
         self.value_head = BlankLinear(vf[-1] if vf else features, 1)
 
     def initialise(self, stream: Stream, ortho: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from steadyrl import kernels
 from steadyrl.nn.architecture import Architecture
@@ -72,7 +72,13 @@ class Policy:
         self.value_scale = 1.0  # rewards were divided by this in training
 
     def initialise(self, stream: Stream, *, ortho: bool = False) -> None:
-        """Fill every weight from the stream: orthogonally where the network can, or as torch's `nn.Linear` does."""
+        """Fill every weight from the stream: orthogonally where the network can, or as torch's `nn.Linear` does.
+
+        Gains of layer normalisation become 1 and its shifts 0.
+        """
+        for layer in self.net.modules():
+            if isinstance(layer, nn.LayerNorm):
+                layer.reset_parameters()
         if isinstance(self.net, ActorCritic):
             self.net.initialise(stream, ortho)
         else:

@@ -31,6 +31,7 @@ class QNetwork(Part):
         activation_fn: A key of `ACTIVATIONS`.
         outputs: K numbers for each action.
         dueling: Value and advantages have heads of their own (arXiv:1511.06581).
+        layer_norm: Hidden layers are normalised before their activation.
     """
 
     def __init__(
@@ -42,10 +43,11 @@ class QNetwork(Part):
         *,
         outputs: int = 1,
         dueling: bool = False,
+        layer_norm: bool = False,
     ) -> None:
         super().__init__()
         self.encoder = Encoder(obs_spec)
-        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
+        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn], layer_norm)
         width = hidden[-1] if hidden else self.encoder.features
         self.advantage_head = BlankLinear(width, n_actions * outputs)
         self.value_head = BlankLinear(width, outputs) if dueling else None
@@ -116,14 +118,20 @@ class ContinuousCritics(Part):
     """n different critics Q_i(s, a) of continuous actions in [-1, 1] space."""
 
     def __init__(
-        self, obs_spec: ObsSpec, action_size: int, hidden: Sequence[int], activation_fn: str, n_critics: int
+        self,
+        obs_spec: ObsSpec,
+        action_size: int,
+        hidden: Sequence[int],
+        activation_fn: str,
+        n_critics: int,
+        layer_norm: bool = False,
     ) -> None:
         super().__init__()
         self.encoder = Encoder(obs_spec)
         width_in = self.encoder.features + action_size
         width_out = hidden[-1] if hidden else width_in
         self.critics = nn.ModuleList(
-            nn.Sequential(mlp(width_in, hidden, ACTIVATIONS[activation_fn]), BlankLinear(width_out, 1))
+            nn.Sequential(mlp(width_in, hidden, ACTIVATIONS[activation_fn], layer_norm), BlankLinear(width_out, 1))
             for _ in range(n_critics)
         )
 
@@ -158,10 +166,17 @@ class DiscreteCritics(Part, nn.ModuleList):
 class DeterministicActor(Part):
     """mu(s) in [-1, 1], through tanh."""
 
-    def __init__(self, obs_spec: ObsSpec, action_size: int, hidden: Sequence[int], activation_fn: str) -> None:
+    def __init__(
+        self,
+        obs_spec: ObsSpec,
+        action_size: int,
+        hidden: Sequence[int],
+        activation_fn: str,
+        layer_norm: bool = False,
+    ) -> None:
         super().__init__()
         self.encoder = Encoder(obs_spec)
-        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
+        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn], layer_norm)
         self.head = BlankLinear(hidden[-1] if hidden else self.encoder.features, action_size)
 
     def initialise(self, stream: Stream) -> None:
@@ -189,10 +204,11 @@ class SDEActor(Part):
         hidden: Sequence[int],
         activation_fn: str,
         log_std_init: float,
+        layer_norm: bool = False,
     ) -> None:
         super().__init__()
         self.encoder = Encoder(obs_spec)
-        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
+        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn], layer_norm)
         self.latent_dim = hidden[-1] if hidden else self.encoder.features
         self.head = SDEHead(self.latent_dim, action_size, log_std_init, learn_features=True)
 
@@ -209,10 +225,17 @@ class SDEActor(Part):
 class GaussianActor(Part):
     """Mean and log standard deviation of a Gaussian, both from the observation; `Squashed` bounds the latter."""
 
-    def __init__(self, obs_spec: ObsSpec, action_size: int, hidden: Sequence[int], activation_fn: str) -> None:
+    def __init__(
+        self,
+        obs_spec: ObsSpec,
+        action_size: int,
+        hidden: Sequence[int],
+        activation_fn: str,
+        layer_norm: bool = False,
+    ) -> None:
         super().__init__()
         self.encoder = Encoder(obs_spec)
-        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn])
+        self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn], layer_norm)
         self.latent_dim = hidden[-1] if hidden else self.encoder.features
         self.mean = BlankLinear(self.latent_dim, action_size)
         self.log_std = BlankLinear(self.latent_dim, action_size)

@@ -15,6 +15,7 @@ def architecture_of(config: Config) -> Architecture:
             config.log_std_init,
             config.squash_output,
             config.use_sde,
+            layer_norm=config.layer_norm,
         )
     layers = _layers(config.net_arch, config.networks)
     if isinstance(config, DQNConfig):
@@ -28,6 +29,7 @@ def architecture_of(config: Config) -> Architecture:
             v_min=config.v_min,
             v_max=config.v_max,
             epsilon=config.exploration_final_eps,
+            layer_norm=config.layer_norm,
         )
     if isinstance(config, SACConfig):
         return Architecture(
@@ -37,9 +39,12 @@ def architecture_of(config: Config) -> Architecture:
             use_sde=config.use_sde,
             family="sac",
             n_critics=config.n_critics,
+            layer_norm=config.layer_norm,
         )
     assert isinstance(config, TD3Config)
-    return Architecture(layers, config.activation_fn, family="td3", n_critics=config.n_critics)
+    return Architecture(
+        layers, config.activation_fn, family="td3", n_critics=config.n_critics, layer_norm=config.layer_norm
+    )
 
 
 def _layers(

@@ -30,10 +30,10 @@ Activation activation_named(const std::string& name, const char* argument) {
     refuse_value(argument, "is '" + name + "', which is not known.");
 }
 
-std::vector<Linear> linears(const std::vector<LinearTuple>& tuples) {
+std::vector<Linear> linears(const std::vector<LinearTuple>& tuples, const char* argument) {
     std::vector<Linear> found;
     for (const auto& [weight, bias, width] : tuples) {
-        if (weight < 0 || bias < 0 || width < 1) refuse_value("members", "hold a negative offset or a width below 1.");
+        if (weight < 0 || bias < 0 || width < 1) refuse_value(argument, "hold a negative offset or a width below 1.");
         found.push_back({weight, bias, width});
     }
     return found;
@@ -47,12 +47,17 @@ bool same_shape(const std::vector<Linear>& a, const std::vector<Linear>& b) {
 
 void construct(
     Mlp* self, int64_t inputs, const std::vector<MemberPair>& pairs, const std::string& activation,
-    const std::string& output_activation) {
+    const std::string& output_activation, const std::vector<std::vector<LinearTuple>>& norms) {
     if (inputs < 1) refuse_value("inputs", "must be at least 1.");
     if (pairs.empty()) refuse_value("members", "must not be empty.");
+    if (!norms.empty() && norms.size() != pairs.size()) refuse_value("norms", "must be given for each member.");
     std::vector<Member> members;
     for (const MemberPair& pair : pairs) {
-        Member member{linears(pair.first), linears(pair.second)};
+        Member member{linears(pair.first, "members"), linears(pair.second, "members"), {}};
+        if (!norms.empty()) {
+            member.norms = linears(norms[members.size()], "norms");
+            if (!same_shape(member.hidden, member.norms)) refuse_value("norms", "must be as wide as hidden layers are.");
+        }
         if (member.heads.empty()) refuse_value("members", "must have at least one head each.");
         const Member& first = members.empty() ? member : members.front();
         if (!same_shape(first.hidden, member.hidden) || !same_shape(first.heads, member.heads)) {
@@ -152,7 +157,7 @@ void backward(Mlp& mlp, nb::handle params, nb::handle out_grad, nb::handle grads
 void bind_mlp(nb::module_& module) {
     nb::class_<Mlp>(module, "Mlp")
         .def("__init__", construct, nb::arg("inputs"), nb::arg("members"), nb::arg("activation"),
-             nb::arg("output_activation"))
+             nb::arg("output_activation"), nb::arg("norms") = std::vector<std::vector<LinearTuple>>{})
         .def("forward", forward, nb::arg("params"), nb::arg("x"), nb::arg("out"), nb::arg("slot") = 0,
              nb::arg("x2").none() = nb::none(), nb::arg("index").none() = nb::none())
         .def("backward", backward, nb::arg("params"), nb::arg("out_grad"), nb::arg("grads").none() = nb::none(),

@@ -37,6 +37,28 @@ struct InputGradient {
     int64_t c_stride;
 };
 
+// Normalises rows [rows, width] in place, then out = activation(gain * row + bias); all rows `stride` apart.
+struct NormLayer {
+    int64_t rows, width, stride;
+    float* x;
+    const float* gain;
+    const float* bias;
+    Activation activation;
+    float* out;
+    float* before;  // as in ForwardLayer
+    float* scales;  // [rows], what the distances from the mean were multiplied by
+};
+
+// From the gradient of gain * row + bias to that of what was normalised; all rows `stride` apart.
+struct NormGradient {
+    int64_t rows, width, stride;
+    const float* outer;
+    const float* normalised;
+    const float* gain;
+    const float* scales;
+    float* inner;
+};
+
 // One tile G[first_row..., first_column...] = D^T X over the whole batch, in one fixed order of summation.
 struct WeightTile {
     int64_t batch, rows, columns;
@@ -67,6 +89,10 @@ struct Ops {
     void (*input_gradient)(const InputGradient&, float* scratch);
     void (*weight_tile)(const WeightTile&);
     void (*column_sums)(const float* d, int64_t stride, int64_t rows, int64_t columns, float* sums);
+    void (*norm_layer)(const NormLayer&);
+    void (*norm_gradient)(const NormGradient&);
+    void (*column_products)(
+        const float* a, const float* b, int64_t stride, int64_t rows, int64_t columns, float* sums);
     void (*tanh_gradient)(const float* grad, const float* out, float* result, int64_t count);
     double (*sum_of_squares)(const float* x, int64_t count);  // of at most NORM_BLOCK numbers
     void (*adam)(const AdamStep&, int64_t first, int64_t last);

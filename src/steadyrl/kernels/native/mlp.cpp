@@ -46,10 +46,13 @@ Mlp::Mlp(int64_t inputs, std::vector<Member> members, Activation activation, Act
             const int64_t weight_end = block.linear.weight + block.linear.width * widths_[block.layer];
             buffer_size_ = std::max({buffer_size_, weight_end, block.linear.bias + block.linear.width});
         }
+        for (const Linear& norm : member.norms) {
+            buffer_size_ = std::max({buffer_size_, norm.weight + norm.width, norm.bias + norm.width});
+        }
     }
     for (const Block& block : blocks_.front()) {
         const int64_t panels = ceil_div(widths_[block.layer], isa().ops->panel);
-        block_tasks_.push_back(static_cast<int>(panels * row_tiles(block.linear.width)) + 1);
+        block_tasks_.push_back(static_cast<int>(panels * row_tiles(block.linear.width)) + 1 + normed(block.layer));
         tasks_ += block_tasks_.back();
     }
     tasks_ *= static_cast<int>(members_.size());
@@ -102,6 +105,9 @@ Slot& Mlp::prepare(size_t index, int64_t batch) {
     slot.outputs.resize(layers());
     slot.gradients.resize(layers());
     slot.before.resize(layers());
+    slot.normalised.resize(layers());
+    slot.norm_gradients.resize(layers());
+    slot.scales.resize(layers());
     // Vectors are loaded whole, also where a row's last columns begin within a vector.
     constexpr size_t SLACK = 64;
     slot.inputs.reserve(batch * stride(0) + SLACK);
@@ -110,6 +116,11 @@ Slot& Mlp::prepare(size_t index, int64_t batch) {
         slot.outputs[i].reserve(size);
         slot.gradients[i].reserve(size);
         if (activation_ == Activation::silu && !is_last(i)) slot.before[i].reserve(size);
+        if (normed(i)) {
+            slot.normalised[i].reserve(size);
+            slot.norm_gradients[i].reserve(size);
+            slot.scales[i].reserve(members() * batch);
+        }
     }
     slot.batch = batch;
     return slot;
@@ -135,13 +146,44 @@ void Mlp::forward_rows(Slot& slot, const float* params, int64_t first, int64_t l
             layer.a_stride = stride(i);
             layer.weight = weight(params, i, m);
             layer.bias = bias(params, i, m);
-            layer.activation = is_last(i) ? output_activation_ : activation_;
-            layer.c = rows_of(slot.outputs, i, m, slot.batch, first);
+            layer.activation = is_last(i) ? output_activation_ : normed(i) ? Activation::none : activation_;
+            layer.c = rows_of(normed(i) ? slot.normalised : slot.outputs, i, m, slot.batch, first);
             layer.c_stride = stride(i + 1);
             if (layer.activation == Activation::silu) layer.before = rows_of(slot.before, i, m, slot.batch, first);
             isa().ops->forward_layer(layer, scratch);
+            if (normed(i)) norm_forward(slot, params, i, m, first, last);
         }
     }
+}
+
+void Mlp::norm_forward(
+    Slot& slot, const float* params, size_t layer, size_t member, int64_t first, int64_t last) {
+    NormLayer n{};
+    n.rows = last - first;
+    n.width = widths_[layer + 1];
+    n.stride = stride(layer + 1);
+    n.x = rows_of(slot.normalised, layer, member, slot.batch, first);
+    n.gain = params + members_[member].norms[layer].weight;
+    n.bias = params + members_[member].norms[layer].bias;
+    n.activation = activation_;
+    n.out = rows_of(slot.outputs, layer, member, slot.batch, first);
+    if (activation_ == Activation::silu) n.before = rows_of(slot.before, layer, member, slot.batch, first);
+    n.scales = slot.scales[layer].data() + static_cast<int64_t>(member) * slot.batch + first;
+    isa().ops->norm_layer(n);
+}
+
+void Mlp::norm_backward(
+    Slot& slot, const float* params, size_t layer, size_t member, int64_t first, int64_t last) {
+    NormGradient g{};
+    g.rows = last - first;
+    g.width = widths_[layer + 1];
+    g.stride = stride(layer + 1);
+    g.outer = rows_of(slot.norm_gradients, layer, member, slot.batch, first);
+    g.normalised = rows_of(slot.normalised, layer, member, slot.batch, first);
+    g.gain = params + members_[member].norms[layer].weight;
+    g.scales = slot.scales[layer].data() + static_cast<int64_t>(member) * slot.batch + first;
+    g.inner = rows_of(slot.gradients, layer, member, slot.batch, first);
+    isa().ops->norm_gradient(g);
 }
 
 void Mlp::store_rows(Slot& slot, float* out, int64_t first, int64_t last) {
@@ -196,9 +238,10 @@ void Mlp::backward_rows(Slot& slot, const float* params, int64_t first, int64_t 
             g.activation = activation_;
             std::vector<FloatBuffer>& kept = activation_ == Activation::silu ? slot.before : slot.outputs;
             g.h = rows_of(kept, i - 1, m, slot.batch, first);
-            g.c = rows_of(slot.gradients, i - 1, m, slot.batch, first);
+            g.c = rows_of(normed(i - 1) ? slot.norm_gradients : slot.gradients, i - 1, m, slot.batch, first);
             g.c_stride = stride(i);
             isa().ops->input_gradient(g, scratch);
+            if (normed(i - 1)) norm_backward(slot, params, i - 1, m, first, last);
         }
     }
 }
@@ -245,7 +288,15 @@ void Mlp::weight_task(Slot& slot, float* grads, int task) {
     const Block& block = blocks_[m][b];
     const float* d = rows_of(slot.gradients, block.layer, m, slot.batch, 0) + block.column;
     const int64_t d_stride = stride(block.layer + 1);
-    if (task == block_tasks_[b] - 1) {
+    if (normed(block.layer) && task == block_tasks_[b] - 1) {
+        const Linear& norm = members_[m].norms[block.layer];
+        const float* outer = rows_of(slot.norm_gradients, block.layer, m, slot.batch, 0);
+        const float* normalised = rows_of(slot.normalised, block.layer, m, slot.batch, 0);
+        isa().ops->column_products(outer, normalised, d_stride, slot.batch, norm.width, grads + norm.weight);
+        isa().ops->column_sums(outer, d_stride, slot.batch, norm.width, grads + norm.bias);
+        return;
+    }
+    if (task == block_tasks_[b] - 1 - normed(block.layer)) {
         isa().ops->column_sums(d, d_stride, slot.batch, block.linear.width, grads + block.linear.bias);
         return;
     }

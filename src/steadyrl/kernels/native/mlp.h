@@ -13,10 +13,12 @@ struct Linear {
     int64_t weight, bias, width;
 };
 
-// One network: hidden layers in order, then heads that share the last hidden layer.
+// One network: hidden layers in order, then heads that share the last hidden layer. Where there are norms, each hidden
+// layer is linear, normalised, then the activation; a norm's `weight` and `bias` are its gain and its shift.
 struct Member {
     std::vector<Linear> hidden;
     std::vector<Linear> heads;
+    std::vector<Linear> norms;
 };
 
 // What a forward pass leaves for the backward pass.
@@ -25,6 +27,8 @@ struct Slot {
     FloatBuffer inputs;
     // One entry for each layer, the heads counting as one; members one after the other.
     std::vector<FloatBuffer> outputs, gradients, before;
+    // The same where layers are normalised: rows before gain and shift, gradients of what came out, [members, batch].
+    std::vector<FloatBuffer> normalised, norm_gradients, scales;
 };
 
 struct Rows {
@@ -68,11 +72,14 @@ private:
     const float* inputs_of(Slot& slot, size_t layer, size_t member, int64_t row);
     const float* weight(const float* params, size_t layer, size_t member);
     const float* bias(const float* params, size_t layer, size_t member);
+    bool normed(size_t layer) const { return !members_.front().norms.empty() && !is_last(layer); }
     int threads(int64_t batch) const;
     void gather_heads(const float* params);
     Slot& prepare(size_t slot, int64_t batch);
     void load_rows(Slot& slot, const Rows& x, const Rows& x2, int64_t first, int64_t last) const;
     void forward_rows(Slot& slot, const float* params, int64_t first, int64_t last, float* scratch);
+    void norm_forward(Slot& slot, const float* params, size_t layer, size_t member, int64_t first, int64_t last);
+    void norm_backward(Slot& slot, const float* params, size_t layer, size_t member, int64_t first, int64_t last);
     void store_rows(Slot& slot, float* out, int64_t first, int64_t last);
     void load_out_grad(Slot& slot, const float* out_grad, int64_t first, int64_t last);
     void backward_rows(Slot& slot, const float* params, int64_t first, int64_t last, float* scratch);
