@@ -133,6 +133,8 @@ def block_restore(envs: Sequence[Canonical], states: Sequence[Value]) -> list[An
 
 def _without_native(env: Canonical, reason: str) -> Ability:
     trace = env.trace
+    if env.outlived:
+        return Ability("none", f"{reason}, and running its episode again need not lead there: {env.outlived}")
     if not trace.whole:
         return Ability("none", f"{reason}, and its episode is longer than the {MAX_ACTIONS} actions that are kept")
     try:

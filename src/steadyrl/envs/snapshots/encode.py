@@ -28,6 +28,7 @@ from steadyrl.envs.snapshots.values import storable
 
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, str, bool, list, dict, set, tuple)}
+_RANDOM = ("_np_random", "_np_random_seed")
 _KEPT = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, np.dtype, EnvSpec)
 
 
@@ -85,18 +86,35 @@ class Encoder:
         for layer in self._layers:
             attributes, _ = attributes_of(layer)
             if layer is self._layers[-1]:
-                attributes = {k: v for k, v in attributes.items() if is_generator(v) or isinstance(v, gym.Space)}
-            part = {}
-            for name, value in attributes.items():
-                held, spans = len(self._held), len(self._spans)
-                try:
-                    part[name] = self.node(value, name)
-                except Opaque:
-                    for forgotten in self._held[held:]:
-                        del self._seen[id(forgotten)]
-                    del self._held[held:], self._spans[spans:]
-            nodes.append({"~class": name_of(type(layer)), "attributes": part, "partial": True})
+                attributes = {k: v for k, v in attributes.items() if k in _RANDOM or is_generator(v) or is_space(v)}
+            nodes.append({"~class": name_of(type(layer)), "attributes": self._readable(attributes)[0], "partial": True})
         return nodes
+
+    def innermost(self) -> dict[str, Any]:
+        """Every attribute of the innermost layer that can be encoded."""
+        return self._readable(attributes_of(self._layers[-1])[0])[0]
+
+    def opaque(self) -> dict[tuple[int, str], Any]:
+        """What cannot be encoded, by layer and name."""
+        return {
+            (i, name): value
+            for i, layer in enumerate(self._layers)
+            for name, value in self._readable(attributes_of(layer)[0])[1].items()
+        }
+
+    def _readable(self, attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The attributes that can be encoded, as they are encoded, and the others."""
+        part, others = {}, {}
+        for name, value in attributes.items():
+            held, spans = len(self._held), len(self._spans)
+            try:
+                part[name] = self.node(value, name)
+            except Opaque:
+                others[name] = value
+                for forgotten in self._held[held:]:
+                    del self._seen[id(forgotten)]
+                del self._held[held:], self._spans[spans:]
+        return part, others
 
     def node(self, x: Any, place: str) -> Any:
         """One value, encoded."""
@@ -118,7 +136,7 @@ class Encoder:
         place = type(layer).__name__
         if own_protocol(layer):
             told = None if self._probe else self.node(layer.get_state(), f"{place}.get_state()")
-            own = {k: v for k, v in vars(layer).items() if k in ("_np_random", "_np_random_seed")}
+            own = {k: v for k, v in vars(layer).items() if k in _RANDOM}
             return {"~own": told, "class": name_of(type(layer)), "attributes": self._attributes(own, place)}
         if slots_of(type(layer)):
             raise Opaque(f"{place} has __slots__")
@@ -227,6 +245,11 @@ class Encoder:
         for (_, end, one), (start, _, other) in pairwise(sorted(self._spans)):
             if start < end:
                 raise Opaque(f"{one} and {other} share memory")
+
+
+def is_space(x: Any) -> bool:
+    """Whether this is a Gymnasium space."""
+    return isinstance(x, gym.Space)
 
 
 def packages_of(layers: list[Any]) -> frozenset[str]:

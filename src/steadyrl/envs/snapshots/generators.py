@@ -22,14 +22,13 @@ def is_generator(value: Any) -> bool:
 
 def bits_state(bits: Any) -> dict[str, Any] | None:
     """The state of a bit generator, and of the seed sequence that `spawn` draws on; None for one that is not NumPy's."""
-    if _BITS.get(type(bits).__name__) is not type(bits):
-        return None
     seeds = bits.seed_seq
-    known = type(seeds) is np.random.SeedSequence
+    if _BITS.get(type(bits).__name__) is not type(bits) or type(seeds) not in (np.random.SeedSequence, type(None)):
+        return None
     return {
         "kind": type(bits).__name__,
         "state": bits.state,
-        "seeds": _seeds_state(seeds) if known else None,
+        "seeds": None if seeds is None else _seeds_state(seeds),
     }
 
 
@@ -37,6 +36,8 @@ def bits_of(state: dict[str, Any]) -> Any:
     """The bit generator with this state."""
     seeds = state["seeds"]
     made = _BITS[state["kind"]](0 if seeds is None else _seeds_of(seeds))
+    if seeds is None and isinstance(made, np.random.MT19937):
+        made._legacy_seeding(0)  # as RandomState(seed) does: there is no seed sequence then
     made.state = state["state"]
     return made
 
