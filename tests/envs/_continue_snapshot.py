@@ -14,8 +14,7 @@ from steadyrl.envs.wrappers import Canonical
 folder, told = Path(sys.argv[1]), {}
 for env_id in sys.argv[2:]:
     names, actions = json.loads((folder / f"{env_id}.names").read_text())
-    with np.load(folder / f"{env_id}.npz") as stored:
-        arrays = {name: stored[f"x{i}"] for i, name in enumerate(names)}
+    arrays = {name: np.load(folder / f"{env_id}-{i}.npy") for i, name in enumerate(names)}
     env = Canonical(gym.make(env_id))
     restore(env, State.of(unflatten(json.loads((folder / f"{env_id}.json").read_text()), arrays)))
     seen: list[object] = []

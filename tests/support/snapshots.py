@@ -194,4 +194,4 @@ class Drawing(Walk):
     """One that draws from the generators that NumPy and Python keep for the process."""
 
     def draw(self) -> float:
-        return float(np.random.random()) + random.random()  # noqa: NPY002
+        return float(np.random.random()) + random.random()

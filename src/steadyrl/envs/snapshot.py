@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from steadyrl.envs.snapshots.encode import Opaque
+from steadyrl.envs.snapshots.encode import OpaqueError
 from steadyrl.envs.snapshots.native import obstacle, restore_layers, save_layers
 from steadyrl.envs.snapshots.replay import replay, save_episode
 from steadyrl.envs.snapshots.state import Ability, State
@@ -54,7 +54,7 @@ def save(env: Canonical) -> State:
     try:
         content = save_layers(env.env, env.name, env.draws)
         kind = "native"
-    except Opaque as reason:
+    except OpaqueError as reason:
         ability = _without_native(env, str(reason))
         if ability.kind == "none":
             raise RunFailedError(

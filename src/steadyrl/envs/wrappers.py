@@ -103,7 +103,8 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         """
         self.elapsed += 1
         own = self._action(action)
-        self.trace.add(own if isinstance(own, np.generic) else self._action(own))  # it may write into its own
+        # The environment may write into its own.
+        self.trace.add(own.copy() if type(own) is np.ndarray else self._action(own))
         mark = process_mark() if self._watched else None
         try:
             result: Any = self.env.step(own)

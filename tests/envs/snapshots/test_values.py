@@ -24,9 +24,9 @@ LEAVES = (
 )  # fmt: skip
 VALUES = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner, max_size=3)
-    | st.lists(inner, max_size=3).map(tuple)
-    | st.dictionaries(KEYS, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple) | st.dictionaries(KEYS, inner, max_size=3)
+    ),
     max_leaves=12,
 )
 

@@ -21,7 +21,7 @@ def is_generator(value: Any) -> bool:
 
 
 def bits_state(bits: Any) -> dict[str, Any] | None:
-    """The state of a bit generator, and of the seed sequence that `spawn` draws on; None for one that is not NumPy's."""
+    """The state of a bit generator and of the seed sequence that `spawn` draws on; None where it is not NumPy's."""
     seeds = bits.seed_seq
     if _BITS.get(type(bits).__name__) is not type(bits) or type(seeds) not in (np.random.SeedSequence, type(None)):
         return None
@@ -57,7 +57,7 @@ def process_state() -> dict[str, Any]:
     """The state of the generators that NumPy and Python keep for the whole process."""
     return {
         "numpy": np.random.get_state(legacy=False),
-        "python": python_state(random._inst),  # type: ignore[attr-defined]
+        "python": python_state(random._inst),
     }
 
 
@@ -69,7 +69,7 @@ def set_process_state(state: dict[str, Any]) -> None:
     """
     try:
         np.random.set_state(state["numpy"])
-        set_python_state(random._inst, state["python"])  # type: ignore[attr-defined]
+        set_python_state(random._inst, state["python"])
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"The stored state of the process's random generators is damaged: {error}.",

@@ -85,7 +85,7 @@ def replay(env: Canonical, trace: EpisodeTrace, content: Value, last: Value) -> 
     if start is not None:
         _put(env, start)
     elif trace.random_state is not None:
-        env.unwrapped._np_random = _generator_of(trace.random_state)  # type: ignore[attr-defined]
+        env.unwrapped._np_random = _generator_of(trace.random_state)
     env.kind = "replay"  # so that it hashes on the way
     try:
         env.reset(seed=trace.seed, options=copy.deepcopy(trace.options))
