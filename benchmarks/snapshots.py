@@ -32,10 +32,19 @@ from steadyrl.errors import RunFailedError
 
 RESULTS = Path(__file__).parent / "results"
 BETWEEN, AFTER = 60, 60  # steps at most between two points, and steps that are compared after each
-MUJOCO = (
-    "Ant HalfCheetah Hopper Humanoid HumanoidStandup InvertedDoublePendulum InvertedPendulum Pusher Reacher Swimmer "
-    "Walker2d"
-).split()
+MUJOCO = [
+    "Ant",
+    "HalfCheetah",
+    "Hopper",
+    "Humanoid",
+    "HumanoidStandup",
+    "InvertedDoublePendulum",
+    "InvertedPendulum",
+    "Pusher",
+    "Reacher",
+    "Swimmer",
+    "Walker2d",
+]
 
 
 class Drunkard(gym.Env[Any, Any]):
@@ -68,7 +77,7 @@ class TellingDrunkard(Drunkard):
 
     def seen(self) -> Any:
         self.count = next(self.steps)
-        return super().seen() + [0.0, self.count]
+        return np.add(super().seen(), [0.0, self.count])
 
     def get_state(self) -> dict[str, Any]:
         return {"path": list(self.path), "count": self.count}

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces, wrappers
+from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
 
 from steadyrl.envs import snapshot
 from steadyrl.envs.snapshot import State, block_restore, block_state, how, restore, save
@@ -304,6 +305,15 @@ def test_a_changed_mujoco_model_is_found() -> None:
     other.unwrapped.model.body_mass[1] += 0.5
     with pytest.raises(RunFailedError, match=r"differs at HopperEnv.model"):
         restore(other, state)
+
+
+def test_a_mujoco_environment_of_ones_own_is_replayed() -> None:
+    class Lazy(HalfCheetahEnv):
+        def step(self, action: Any) -> Any:
+            obs, reward, terminated, truncated, info = super().step(action)  # type: ignore[no-untyped-call]
+            return obs, reward - len(self.data.contact), terminated, truncated, info
+
+    assert follow(lambda: wrappers.TimeLimit(Lazy(), 50), points=3, between=40) == {"replay"}
 
 
 @pytest.mark.parametrize("flip", ["obs", "action", "generator"])

@@ -27,8 +27,8 @@ _NO_STATE_OF = {
     "gymnasium.wrappers.common:RecordEpisodeStatistics": {"episode_start_time", "time_queue"},
     "gymnasium.vector.sync_vector_env:SyncVectorEnv": {"env_fns"},
 }
-# Made by the constructor alone: large tables, and where files lie on this machine.
-_NO_STATE_BELOW = {"gymnasium.envs.toy_text.": {"P"}, "gymnasium.envs.mujoco.": {"fullpath", "mujoco_renderer"}}
+# Made by the constructor alone: large tables.
+_NO_STATE_BELOW = {"gymnasium.envs.toy_text.": {"P"}}
 
 _KNOWN_LEFT_OUT: dict[type, frozenset[str]] = {}
 _KNOWN_SLOTS: dict[type, tuple[str, ...] | None] = {}
@@ -77,6 +77,8 @@ def _left_out(cls: type) -> frozenset[str]:
     for prefix, more in _NO_STATE_BELOW.items():
         if cls.__module__.startswith(prefix):
             names |= more
+    if any(base.__module__ == "gymnasium.envs.mujoco.mujoco_env" for base in cls.__mro__):
+        names |= {"fullpath", "mujoco_renderer"}
     return _KNOWN_LEFT_OUT.setdefault(cls, frozenset(names))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from steadyrl.envs.snapshots.decode import Decoder
 from steadyrl.envs.snapshots.encode import Encoder
+from steadyrl.envs.snapshots.foreign import is_reset
 from steadyrl.envs.snapshots.generators import bits_of, process_state, set_process_state
 from steadyrl.envs.snapshots.layers import layers_of
 from steadyrl.envs.snapshots.native import first_difference
@@ -64,7 +65,7 @@ def outlived(env: Any, before: dict[tuple[int, str], Any]) -> str:
     now = opaque_parts(env)
     layers = layers_of(env)
     for (i, name), value in before.items():
-        if now.get((i, name)) is value:
+        if now.get((i, name)) is value and not is_reset(layers[i], value):
             return f"{type(layers[i]).__name__}.{name} outlives its episodes and cannot be read"
     return ""
 
