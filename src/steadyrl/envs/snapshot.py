@@ -59,7 +59,7 @@ def save(env: Canonical) -> State:
         if ability.kind == "none":
             raise RunFailedError(
                 f"The state of the environment {env.name} cannot be saved: {ability.reason}.",
-                remedy="Give it get_state() and set_state(state), or save between episodes.",
+                remedy="Give it get_state() and set_state(state), or start the episode anew where the run is resumed.",
                 code="snapshot-none",
             ) from None
         content = save_episode(env)
