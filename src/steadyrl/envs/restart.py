@@ -80,6 +80,14 @@ class Restarts:
         """Environment `index` ended an episode by itself: the next failure is not one in a row."""
         self._in_a_row[index] = 0
 
+    def state(self) -> dict[str, list[int]]:
+        """What seeds and waits go on from."""
+        return {"counts": list(self.counts), "in_a_row": list(self._in_a_row)}
+
+    def restore(self, state: dict[str, list[int]]) -> None:
+        """Go on where `state` was taken."""
+        self.counts, self._in_a_row = list(state["counts"]), list(state["in_a_row"])
+
     def _tell(self, error: BaseException) -> None:
         if isinstance(error, SteadyRLError) and self.total:
             times = "once" if self.total == 1 else f"{self.total} times"

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from steadyrl.envs.restart import RESTARTED, Restarts
+from steadyrl.envs.snapshot import Ability, block_restore, block_state, how
 from steadyrl.envs.types import BoolArray, FloatArray
 from steadyrl.envs.wrappers import Canonical, failure_in_making
 from steadyrl.errors import RunFailedError, UserError
@@ -129,6 +130,18 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
                 code="env-spaces",
             )
         return env
+
+    def abilities(self) -> list[Ability]:
+        """How the state of each environment can be saved."""
+        return [how(env) for env in self.envs]
+
+    def states(self) -> list[Any]:
+        """The state of each environment, a plain value."""
+        return block_state(self.envs)
+
+    def restore_states(self, states: Sequence[Any]) -> Any:
+        """Let newly made environments go on; the last observations as one batch, leaves [N, ...]."""
+        return self._batch(block_restore(self.envs, states))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close every environment."""
