@@ -101,7 +101,7 @@ class Agent:
             self.config = setup.resolved.config
             if bundle is None:
                 self.policy = new_policy(setup, self.seeds)
-        self._predict_stream = self.seeds.stream("algo", "predict")
+        self.predict_stream = self.seeds.stream("algo", "predict")
 
     @property
     def loop(self) -> Loop:
@@ -250,7 +250,7 @@ class Agent:
             )
         single, tree = self._stored(obs)
         with self.computing():
-            actions = self.policy.predict(tree, None if deterministic else self._predict_stream)
+            actions = self.policy.predict(tree, None if deterministic else self.predict_stream)
         return (actions[0] if single else actions), state
 
     def value(self, obs: Any) -> npt.NDArray[np.float32]:

@@ -15,7 +15,6 @@ from steadyrl.training.evaluation import (
     MAX_ENVS,
     Evaluation,
     Watch,
-    global_generators_kept,
     run_episodes,
     run_vector_episodes,
     unwatched,

@@ -20,9 +20,10 @@ from steadyrl.errors import UserError, words
 from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import save_checkpoint
 from steadyrl.training.curve import write_curve
-from steadyrl.training.evaluation import Evaluation, global_generators_kept
+from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.evaluator import Evaluator
 from steadyrl.training.events import EvaluationEnded, Event, EventStream, Listener, Notice, RunEnded, RunStarted
+from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.logging import RunWriter
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.session import Every, Extras, Session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -47,6 +47,14 @@ class Loop(Protocol):
 
     def row_due(self, before: int) -> bool:
         """Whether a row of metrics is due, now that the step count has gone on from `before`."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly but the policy, the environments and a replay."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
         ...
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -77,6 +79,7 @@ class Session:
         self._stop = stop
         self._since_row: list[dict[str, Tensor | float]] = []
         self._start = perf_counter()
+        self._best: float | None = None
         self._start_step = loop.counters.timesteps
         self._next_progress = 0.0
         self._evaluated_at: tuple[int, int] | None = None
@@ -135,6 +138,32 @@ class Session:
         if extras.save is not None:
             self._save("final")
         return self._best
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the rows, the evaluations and the clock go on from."""
+        found = self._evaluation
+        return {
+            "since_row": [{name: float(value) for name, value in row.items()} for row in self._since_row],
+            "elapsed": self.elapsed,
+            "start_step": self._start_step,
+            "best": self._best,
+            "evaluated_at": None if self._evaluated_at is None else list(self._evaluated_at),
+            "evaluation": None if found is None else {"returns": found.returns, "lengths": found.lengths},
+            "said_long": self._said_long,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave; to be called before `run`, which is then given the best mean again."""
+        self._since_row = list(state["since_row"])
+        self._start = perf_counter() - state["elapsed"]
+        self._start_step = state["start_step"]
+        self._best = state["best"]
+        if state["evaluated_at"] is not None:
+            timesteps, updates = state["evaluated_at"]
+            self._evaluated_at = timesteps, updates
+            found = state["evaluation"]
+            self._evaluation = Evaluation(np.array(found["returns"]), np.array(found["lengths"]))
+        self._said_long = state["said_long"]
 
     def _log_row(self) -> None:
         """Rollout, time and training metrics, the latter averaged since the last row."""
