@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "train": "train an agent into a run folder",
+    "resume": "go on with a run that was stopped",
     "eval": "evaluate the agent of a run",
     "record": "make an mp4 of the agent of a run",
     "presets": "list tuned settings per algorithm and environment",

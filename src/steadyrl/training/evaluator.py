@@ -19,6 +19,7 @@ from steadyrl.training.evaluation import (
     run_vector_episodes,
     unwatched,
 )
+from steadyrl.training.generators import global_generators_kept
 
 
 class Evaluator:

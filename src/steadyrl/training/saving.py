@@ -136,14 +136,8 @@ class Saver:
 
     def _prune(self) -> None:
         """Remove the oldest ones beyond `keep_last`, if the newest one can be read back; never the last whole one."""
-        steps = list(steps_in(self._parent).values())
-        if self._keep_last is None or len(steps) <= self._keep_last or not is_whole(steps[-1]):
+        if self._keep_last is None or not keep_newest(self._parent, self._keep_last):
             return
-        for folder in steps[: -self._keep_last]:
-            doomed = folder.with_name(f".{folder.name}.pruned")
-            os.rename(folder, doomed)  # a folder that is half removed must not bear a checkpoint's name
-            shutil.rmtree(doomed)
-        sync_folder(self._parent)
         named: set[str] = set()
         for folder in self._parent.glob("step_*"):
             try:
@@ -151,6 +145,20 @@ class Saver:
             except Exception:
                 return  # one that cannot be read may name any of them
         self._store.prune(named)
+
+
+def keep_newest(parent: Path, count: int) -> bool:
+    """Remove all checkpoints but the newest, if the newest can be read back; whether any was. Raises OSError."""
+    steps = list(steps_in(parent).values())
+    if len(steps) <= count or not is_whole(steps[-1]):
+        return False
+    for folder in steps[:-count]:
+        doomed = folder.with_name(f".{folder.name}.pruned")
+        shutil.rmtree(doomed, ignore_errors=True)  # what a killed run left
+        os.rename(folder, doomed)  # a folder that is half removed must not bear a checkpoint's name
+        shutil.rmtree(doomed)
+    sync_folder(parent)
+    return True
 
 
 def require_finite(state: dict[str, Any]) -> None:

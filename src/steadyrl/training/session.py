@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,16 +49,23 @@ class Every:
 NEVER = Every(0)
 
 
+def _nothing() -> None:
+    """Nothing is written in the background."""
+
+
 @dataclass
 class Extras:
     """What a session does besides training.
 
     `evaluate` is called every `eval_every` environment steps and at the end; `save(kind)` returns the path of a new
-    checkpoint.
+    checkpoint, and is called every `save_every` steps, every `save_seconds` and at the end; `check` raises what went
+    wrong with one that is written in the background.
     """
 
     evaluate: Callable[[Watch], Evaluation] | None = None
     save: Callable[[str], Path] | None = None
+    check: Callable[[], None] = _nothing
+    save_seconds: float | None = None
     eval_every: Every = NEVER
     save_every: Every = NEVER
 
@@ -107,7 +115,9 @@ class Session:
         """
         loop, counters, extras = self._loop, self._loop.counters, self._extras
         self._best = best
+        next_save = math.inf if extras.save_seconds is None else self.elapsed + extras.save_seconds
         while counters.timesteps < target and not self._stop.reason:
+            extras.check()
             before = counters.timesteps
             for episode in loop.step(target - before, total):
                 self._events.emit(
@@ -127,8 +137,10 @@ class Session:
                 self._log_row()
             if extras.eval_every.passed(before, counters.timesteps):
                 self._evaluate()
-            if extras.save is not None and extras.save_every.passed(before, counters.timesteps):
+            by_clock = self.elapsed >= next_save
+            if extras.save is not None and (by_clock or extras.save_every.passed(before, counters.timesteps)):
                 self._save("step")
+                next_save = self.elapsed + (extras.save_seconds or math.inf)
             self._progress(total)
         if self._since_row:
             self._log_row()
@@ -136,6 +148,7 @@ class Session:
         if not self._stop.reason:
             self._evaluate()
         if extras.save is not None:
+            self._save("step")
             self._save("final")
         return self._best
 
