@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from steadyrl.cli.flags import flags_of, take_apart, values
 from steadyrl.cli.parser import build, check, wants_help
@@ -14,6 +14,9 @@ from steadyrl.cli.streams import tell
 from steadyrl.cli.train_command import closing, display_for, status_of, warn
 from steadyrl.configs.validate import at_least_one
 from steadyrl.errors import RunFailedError
+
+if TYPE_CHECKING:
+    from steadyrl.training.events import Listener
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,7 @@ def run(args: list[str], session: Session) -> int:
     from steadyrl.training.run_folder import RunFolder
 
     display = display_for(options.display, options.quiet, session)
-    listeners = [display, *([warn] if options.quiet or options.display == "none" else [])]
+    listeners: list[Listener] = [display, *([warn] if options.quiet or options.display == "none" else [])]
     try:
         with exits_are_errors(RunFailedError, "the environment"):
             finished = resume(

@@ -26,8 +26,8 @@ from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import jsonable, write_atomic
 from steadyrl.training.guards import require_sane
 from steadyrl.training.learning import Learning
-from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.lock import writing
+from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.plan import make_folder
 from steadyrl.training.policies import new_policy, require_same_spaces
 from steadyrl.training.run_folder import RunFolder

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from steadyrl.algorithms import make_off_policy, make_on_policy
+from steadyrl.algorithms import OnPolicyAlgorithm, make_off_policy, make_on_policy
+from steadyrl.algorithms.off_policy import OffPolicyAlgorithm
 from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig
 from steadyrl.data.hindsight import HindsightReplay
 from steadyrl.data.prioritised import PrioritisedReplay
@@ -32,6 +33,11 @@ class Loop(Protocol):
     counters: Counters
     episodes: deque[EpisodeRecord]
     phases: Phases
+
+    @property
+    def algorithm(self) -> OnPolicyAlgorithm | OffPolicyAlgorithm:
+        """What acts and learns."""
+        ...
 
     def step(self, remaining: int, total: int) -> list[EpisodeRecord]:
         """One vector step, of which at most `remaining` transitions count; returns the episodes that ended."""

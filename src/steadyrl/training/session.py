@@ -64,10 +64,10 @@ class Extras:
 
     evaluate: Callable[[Watch], Evaluation] | None = None
     save: Callable[[str], Path] | None = None
-    check: Callable[[], None] = _nothing
-    save_seconds: float | None = None
     eval_every: Every = NEVER
     save_every: Every = NEVER
+    save_seconds: float | None = None
+    check: Callable[[], None] = _nothing
 
 
 class Session:
