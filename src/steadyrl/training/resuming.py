@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_STATE = 1 << 30
 _MAX_DIGITS = 64
 _DAMAGED = (DamagedError, SafetensorError, ValueError, KeyError, TypeError, OSError)
-_COMPARED = ("python", "packages", "cpu", "native_kernels", "platform")
+_COMPARED = ("python", "packages", "cpu", "native_kernels", "platform", "git")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
             if STATE not in index["files"]:
                 policies_only = True
                 continue
-            return Checkpoint(path, index["step"], index["about"], _read_state(path))
+            return Checkpoint(path, index["step"], index["about"], read_state(path))
         except _DAMAGED as damage:
             aside = set_aside(path, "damaged")
             text = f"The checkpoint {path} is damaged and was set aside as {aside.name}: {damage}."
@@ -88,7 +88,8 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
     )
 
 
-def _read_state(path: Path) -> dict[str, Any]:
+def read_state(path: Path) -> dict[str, Any]:
+    """The state in a checkpoint folder that was verified. Raises what damaged files raise."""
     value = strict_object((path / STATE).read_bytes(), max_bytes=_MAX_STATE, max_digits=_MAX_DIGITS)
     state: dict[str, Any] = unflatten(value, load_arrays((path / ARRAYS).read_bytes()))
     return state
@@ -143,11 +144,7 @@ def cut_back(folder: RunFolder, checkpoint: Checkpoint) -> list[str]:
 def note_lineage(folder: RunFolder, checkpoint: Checkpoint, total: int, here: Path) -> list[str]:
     """Write into the manifest that the run goes on, and return what differs from before, in words."""
     manifest, now = folder.manifest, provenance(here)
-    differs = [
-        f"{name} was {_short(manifest.get(name))} and is {_short(now.get(name))}"
-        for name in _COMPARED
-        if manifest.get(name) != now.get(name)
-    ]
+    differs = _differences(manifest, now)
     entry = {
         "resumed": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "from_step": checkpoint.step,
@@ -161,6 +158,19 @@ def note_lineage(folder: RunFolder, checkpoint: Checkpoint, total: int, here: Pa
     if folder.config["total_timesteps"] != total:
         write_json(folder.path / "config.json", folder.config | {"total_timesteps": total})
     return differs
+
+
+def differences(manifest: Mapping[str, Any], here: Path) -> list[str]:
+    """What of versions, code and hardware is not as a manifest says, in words."""
+    return _differences(manifest, provenance(here))
+
+
+def _differences(manifest: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name} was {_short(manifest.get(name))} and is {_short(now.get(name))}"
+        for name in _COMPARED
+        if manifest.get(name) != now.get(name)
+    ]
 
 
 def _short(value: Any) -> str:
