@@ -13,6 +13,8 @@ from steadyrl.envs.autoreset import autoreset_mode, final_observations, resets_t
 from steadyrl.envs.convert import NOTE
 from steadyrl.envs.notes import FirstSteps
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
+from steadyrl.envs.snapshots.state import Ability
+from steadyrl.envs.snapshots.vectors import by_environment, vector_ability, vector_restore, vector_state
 from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
 from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
@@ -62,6 +64,8 @@ class VectorAdapter:
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
         self._seeds: list[int | None] = [None] * self.num_envs
         self._closed = False
+        self._last: ObsTree | None = None  # what to act on, kept only where the environments cannot tell it
+        self._keeps_last = not by_environment(env)
         self._note(self._first_steps.declared)
 
     def reset(self, seeds: list[int]) -> ObsTree:
@@ -84,7 +88,7 @@ class VectorAdapter:
         self._seeds = list(seeds) if self._seeds_each else [None] * self.num_envs
         stored = self._stored(obs)
         self._look(obs, infos)
-        return stored
+        return self._kept(stored)
 
     def step(self, actions: npt.NDArray[Any]) -> Step:
         """Step all environments.
@@ -121,10 +125,65 @@ class VectorAdapter:
         if not len(rows):
             if self.mode is AutoresetMode.NEXT_STEP:
                 self.live = ~done
-            return Step(stored, stored, rewards, terminated, truncated, valid.copy(), [])
+            return Step(self._kept(stored), stored, rewards, terminated, truncated, valid.copy(), [])
         next_obs, final_obs = self._resolve(stored, done, rows, infos)
         episodes = [self._record(int(i), terminated, truncated, infos) for i in rows]
-        return Step(next_obs, final_obs, rewards, terminated, truncated, valid.copy(), episodes)
+        return Step(self._kept(next_obs), final_obs, rewards, terminated, truncated, valid.copy(), episodes)
+
+    def ability(self) -> Ability:
+        """How the state can be saved, as far as it can be known; best asked after the first reset."""
+        return vector_ability(self._env)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that is needed to go on exactly, between two steps: a plain value.
+
+        Raises:
+            RunFailedError: an environment's state cannot be saved; `ability` says why.
+        """
+        return {
+            "env_id": self.spec.id,
+            "num_envs": self.num_envs,
+            "inner": vector_state(self._env, self.spec.id),
+            "last": None if self._last is None else {path: leaf.copy() for path, leaf in self._last.items()},
+            "live": self.live.copy(),
+            "returns": self._returns.copy(),
+            "lengths": self._lengths.copy(),
+            "seeds": list(self._seeds),
+            "notes": list(self.notes),
+            "first_steps": self._first_steps.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> ObsTree:
+        """Go on where `state` was taken, in environments newly made.
+
+        Returns:
+            The observations to act on, leaves [N, ...].
+
+        Raises:
+            UserError: the state is of other environments, or damaged.
+            RunFailedError: an environment was not restored exactly.
+        """
+        try:
+            if (state["env_id"], state["num_envs"]) != (self.spec.id, self.num_envs):
+                raise UserError(
+                    f"The state is of {state['num_envs']} environments {state['env_id']}, and these are "
+                    f"{self.num_envs} of {self.spec.id}.",
+                    remedy="Make as many of the same as were saved.",
+                    code="snapshot-kind",
+                )
+            obs = vector_restore(self._env, self.spec.id, state["inner"])
+            stored = {path: leaf.copy() for path, leaf in state["last"].items()} if obs is None else self._stored(obs)
+            self.live, self._returns = state["live"].copy(), state["returns"].copy()
+            self._lengths, self._seeds = state["lengths"].copy(), list(state["seeds"])
+            self.notes[:] = state["notes"]
+            self._first_steps.restore(state["first_steps"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"The state of the environments {self.spec.id} is damaged: {type(error).__name__}: {words(error)}.",
+                remedy="Use another checkpoint.",
+                code="state-damaged",
+            ) from error
+        return self._kept(stored)
 
     def close(self) -> None:
         """Close every environment; a second call does nothing, and an error on the way is told as a warning."""
@@ -138,6 +197,11 @@ class VectorAdapter:
             raise
         except BaseException as error:
             warnings.warn(f"close() of {self.spec.id} raised {type(error).__name__}: {words(error)}", stacklevel=2)
+
+    def _kept(self, obs: ObsTree) -> ObsTree:
+        if self._keeps_last:
+            self._last = {path: leaf.copy() for path, leaf in obs.items()}
+        return obs
 
     def _reset(self, **arguments: Any) -> Any:
         try:

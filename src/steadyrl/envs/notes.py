@@ -76,6 +76,28 @@ class FirstSteps:
         """Remarks on what was gathered, where nothing further is."""
         return list(self._precision()) if self._seen else []
 
+    def state(self) -> dict[str, Any]:
+        """What was seen so far, a plain value."""
+        parts = {
+            part.path: {
+                "bounded": part.bounded,
+                "typed": part.typed,
+                "wide": part.wide,
+                "least": part.least.copy(),
+                "most": part.most.copy(),
+            }
+            for part in self._parts
+        }
+        return {"seen": self._seen, "over": self.over, "parts": parts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self._seen, self.over = int(state["seen"]), bool(state["over"])
+        for part in self._parts:
+            told = state["parts"][part.path]
+            part.bounded, part.typed, part.wide = bool(told["bounded"]), bool(told["typed"]), bool(told["wide"])
+            part.least, part.most = told["least"].copy(), told["most"].copy()
+
     def _precision(self) -> Iterator[str]:
         for part in self._parts:
             if part.wide:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from steadyrl.envs.snapshot import Ability, block_restore, block_state, how
 from steadyrl.envs.types import BoolArray, FloatArray
 from steadyrl.envs.wrappers import Canonical
 
@@ -61,6 +62,18 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
             terminated.append(ended)
             truncated.append(cut)
         return self._batch(rows), np.array(rewards), np.array(terminated), np.array(truncated), infos
+
+    def abilities(self) -> list[Ability]:
+        """How the state of each environment can be saved."""
+        return [how(env) for env in self.envs]
+
+    def states(self) -> list[Any]:
+        """The state of each environment, a plain value."""
+        return block_state(self.envs)
+
+    def restore_states(self, states: Sequence[Any]) -> Any:
+        """Let newly made environments go on; the last observations as one batch, leaves [N, ...]."""
+        return self._batch(block_restore(self.envs, states))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close every environment."""

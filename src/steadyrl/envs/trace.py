@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 MAX_ACTIONS = 1_000_000  # an episode without an end must not fill the memory
+MARK_EVERY = 64  # steps between two marks of the hash over the observations
 
 
 @dataclass
@@ -20,6 +23,10 @@ class EpisodeTrace:
         random_state: Of the environment's own generator just before reset; None where a seed was given or it has none.
         actions: As the environment took them, in order; nobody else writes to them.
         whole: False where actions beyond `MAX_ACTIONS` were not kept.
+        begun: Whether there was a reset.
+        start: What could be read of the environment just before reset (`snapshots.replay`); None where nobody asked.
+        seen: A hash over all observations and rewards so far; None where it does not cover the whole episode.
+        marks: That hash at reset and after every `MARK_EVERY` steps.
     """
 
     seed: int | None = None
@@ -27,13 +34,17 @@ class EpisodeTrace:
     random_state: dict[str, Any] | None = None
     actions: list[Any] = field(default_factory=list)
     whole: bool = True
+    begun: bool = False
+    start: Any = None
+    seen: int | None = None
+    marks: list[int] = field(default_factory=list)
 
     @classmethod
     def beginning(cls, env: gym.Env[Any, Any], seed: int | None, options: dict[str, Any] | None) -> EpisodeTrace:
         """The record of the episode that `env.reset(seed=seed, options=options)` is about to start."""
         generator = None if seed is not None else getattr(env.unwrapped, "_np_random", None)
         bits = getattr(generator, "bit_generator", None)
-        return cls(seed, options, None if bits is None else bits.state)
+        return cls(seed, options, None if bits is None else bits.state, begun=True)
 
     def add(self, action: Any) -> None:
         """Keep an action, before the environment has taken it."""
@@ -41,3 +52,29 @@ class EpisodeTrace:
             self.actions.append(action)
         else:
             self.whole = False
+
+    def start_hash(self, obs: Any) -> None:
+        """Begin the hash with the observation of reset."""
+        self.seen = hash_of(obs, 0)
+        self.marks.append(self.seen)
+
+    def see(self, obs: Any, reward: float) -> None:
+        """Go on with the hash after a step: about half a microsecond, and one more for each kilobyte or so."""
+        if self.seen is None:
+            return
+        self.seen = hash_of(obs, self.seen ^ (hash(reward) & 0xFFFFFFFF))
+        if len(self.actions) % MARK_EVERY == 0:
+            self.marks.append(self.seen)
+
+
+def hash_of(obs: Any, start: int) -> int:
+    """A 32-bit hash of an observation, going on from another."""
+    if type(obs) is np.ndarray:
+        return zlib.crc32(obs if obs.flags.c_contiguous else obs.tobytes(), start)
+    if type(obs) is dict:
+        for part in obs.values():
+            start = hash_of(part, start)
+        return start
+    if isinstance(obs, np.generic):
+        return zlib.crc32(obs.tobytes(), start)
+    return zlib.crc32(repr(obs).encode(), start)

@@ -68,6 +68,14 @@ class VecEnv(Protocol):
         """Step all environments with the environment's own actions, [N, ...]."""
         ...
 
+    def state(self) -> dict[str, Any]:
+        """Everything that is needed to go on exactly: a plain value, for `steadyrl.envs.snapshot.flatten`."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> ObsTree:
+        """Go on where `state` was taken, in environments newly made; the observations to act on, leaves [N, ...]."""
+        ...
+
     def close(self) -> None:
         """Close every environment; a second call does nothing."""
         ...

@@ -6,8 +6,13 @@ import warnings
 from typing import Any, NoReturn
 
 import gymnasium as gym
+import numpy as np
 
 from steadyrl.envs.convert import NOTE, action_converter, flag_of, info_of, obs_converter, reward_of
+from steadyrl.envs.snapshots.generators import process_mark
+from steadyrl.envs.snapshots.native import obstacle
+from steadyrl.envs.snapshots.replay import start_of
+from steadyrl.envs.snapshots.state import Kind
 from steadyrl.envs.trace import EpisodeTrace
 from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
 
@@ -15,6 +20,7 @@ MIGRATE = (
     "It has to follow Gymnasium, not the old gym: reset(self, *, seed=None, options=None) returns (obs, info), "
     "step(self, action) returns (obs, reward, terminated, truncated, info); the class is derived from gymnasium.Env."
 )
+_WATCHED_CALLS = 12  # resets and steps in which an environment that draws from the process's generators is found out
 
 
 class Canonical(gym.Wrapper[Any, Any, Any, Any]):
@@ -42,6 +48,10 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.role = role
         self.elapsed = 0  # steps since the last reset
         self.trace = EpisodeTrace()
+        self.last: Any = None  # the last observation; it is the caller's, who is not to write into it
+        self.kind: Kind | None = None  # how its state can be saved, known after the first reset
+        self.draws = False  # whether it draws from the generators that NumPy and Python keep for the process
+        self._watched = _WATCHED_CALLS
         self._label = self.name if index is None else f"{self.name} (environment {index})"
         self._notes: list[str] = []
         self._obs = obs_converter(env.observation_space, self._label, notes=self._notes)
@@ -61,13 +71,23 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         """
         self.elapsed = 0
         self.trace = EpisodeTrace.beginning(self.env, seed, options)
+        if self.kind != "native":
+            self.trace.start = start_of(self.env, self.draws or self._watched > 0)
+        mark = process_mark() if self._watched else None
         try:
             result: Any = self.env.reset(seed=seed, options=options)
         except BaseException as error:
             self._raise(error, "in reset()")
+        if mark is not None:
+            self._watch(mark)
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
             raise self._old(f"reset() of {self._label} returned {_kind(result)} instead of (obs, info).")
-        return self._obs(result[0]), self._noted(info_of(result[1], self._label))
+        self.last = obs = self._obs(result[0])
+        if self.kind is None:
+            self.kind = "replay" if obstacle(self.env) else "native"
+        if self.kind == "replay":
+            self.trace.start_hash(obs)
+        return obs, self._noted(info_of(result[1], self._label))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a step.
@@ -78,17 +98,24 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         """
         self.elapsed += 1
         own = self._action(action)
-        self.trace.add(own)
+        self.trace.add(own if isinstance(own, np.generic) else self._action(own))  # it may write into its own
+        mark = process_mark() if self._watched else None
         try:
             result: Any = self.env.step(own)
         except BaseException as error:
             self._raise(error, f"in step {self.elapsed} of its episode")
+        if mark is not None:
+            self._watch(mark)
         if type(result) is not tuple or len(result) != 5:
             raise self._old(f"step() of {self._label} returned {_kind(result)} instead of five.")
         obs, reward, terminated, truncated, info = result
+        self.last = obs = self._obs(obs)
+        reward = reward if type(reward) is float else reward_of(reward, self._label)
+        if self.kind == "replay":
+            self.trace.see(obs, reward)
         return (
-            self._obs(obs),
-            reward if type(reward) is float else reward_of(reward, self._label),
+            obs,
+            reward,
             terminated if type(terminated) is bool else flag_of(terminated, "terminated", self._label),
             truncated if type(truncated) is bool else flag_of(truncated, "truncated", self._label),
             self._noted(info_of(info, self._label) if info or type(info) is not dict else {}),
@@ -115,6 +142,11 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             raise
         except BaseException as error:
             warnings.warn(f"close() of {self.name} raised {type(error).__name__}: {words(error)}", stacklevel=2)
+
+    def _watch(self, mark: tuple[Any, ...]) -> None:
+        """Find out whether the call since `mark` drew from the process's generators."""
+        self._watched -= 1
+        self.draws = self.draws or process_mark() != mark
 
     def _noted(self, info: dict[str, Any]) -> dict[str, Any]:
         """`info` with what the converter of observations has to say, once, under `NOTE`."""

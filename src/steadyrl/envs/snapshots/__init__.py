@@ -1,0 +1,1 @@
+"""The parts of `steadyrl.envs.snapshot`: one file an idea."""

@@ -1,0 +1,90 @@
+"""What a saved environment is: its kind, what it holds, and a checksum over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+from steadyrl.envs.snapshots.values import Value, digest
+from steadyrl.errors import UserError
+
+Kind = Literal["native", "replay", "none"]
+
+_FORMAT = 1
+
+
+class Ability(NamedTuple):
+    """How the state of an environment can be saved.
+
+    Attributes:
+        kind: `native`: its attributes are read and set. `replay`: its episode is run again from its recorded start.
+            `none`: neither is exact.
+        reason: Why not natively, or not at all; empty for native.
+    """
+
+    kind: Kind
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of one environment at one moment.
+
+    Attributes:
+        kind: How it is restored, `native` or `replay`.
+        env_id: Of the environment.
+        content: A plain value (`values.py`).
+        checksum: Of kind, id and content.
+    """
+
+    kind: Kind
+    env_id: str
+    content: Value
+    checksum: str
+
+    @classmethod
+    def made(cls, kind: Kind, env_id: str, content: Value) -> State:
+        """A state with its checksum."""
+        return cls(kind, env_id, content, digest([kind, env_id, content]))
+
+    @property
+    def holds(self) -> list[str]:
+        """What is in it, in a word each."""
+        return sorted(self.content)
+
+    def value(self) -> dict[str, Value]:
+        """The state as a plain value, for `flatten`."""
+        return {
+            "format": _FORMAT,
+            "kind": self.kind,
+            "env_id": self.env_id,
+            "content": self.content,
+            "checksum": self.checksum,
+        }
+
+    @classmethod
+    def of(cls, value: Value) -> State:
+        """The state from what `value` gave.
+
+        Raises:
+            UserError: it is something else, of another version, or its checksum is wrong.
+        """
+        fields = {"format", "kind", "env_id", "content", "checksum"}
+        if type(value) is not dict or value.keys() != fields:
+            raise _wrong("it lacks fields, or has unknown ones")
+        if value["format"] != _FORMAT:
+            raise _wrong(f"its format is {value['format']!r}, not {_FORMAT}")
+        kind, env_id, content = value["kind"], value["env_id"], value["content"]
+        if kind not in get_args(Kind)[:2] or type(env_id) is not str or type(content) is not dict:
+            raise _wrong("a field is of another type")
+        if digest([kind, env_id, content]) != value["checksum"]:
+            raise _wrong("its checksum does not fit its content")
+        return cls(kind, env_id, content, value["checksum"])
+
+
+def _wrong(why: str) -> UserError:
+    return UserError(
+        f"This is no state of an environment: {why}.",
+        remedy="It was damaged or written by another version: use another checkpoint.",
+        code="state-damaged",
+    )
