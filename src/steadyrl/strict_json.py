@@ -7,16 +7,15 @@ import math
 from typing import Any
 
 MAX_DEPTH = 32
-MAX_DIGITS = 20  # of an integer: 64 bits
 
 
-def strict_object(data: bytes, *, max_bytes: int, max_digits: int = MAX_DIGITS) -> dict[str, Any]:
+def strict_object(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     """The object in UTF-8 JSON: no key twice, no NaN or infinity, no long integer, not large, not deep.
 
     Args:
         data: The whole file.
         max_bytes: Its largest size.
-        max_digits: Of an integer; within `MAX_DIGITS` they also have to fit 64 bits.
+        max_depth: How deep values may be nested.
 
     Raises:
         ValueError: it is something else; the text says what, in the middle of a sentence.
@@ -35,8 +34,8 @@ def strict_object(data: bytes, *, max_bytes: int, max_digits: int = MAX_DIGITS) 
         return number
 
     def whole(text: str) -> int:
-        if len(text) > max_digits or (max_digits <= MAX_DIGITS and not -(2**63) <= int(text) < 2**64):
-            raise ValueError(f"an integer is longer than {'64 bits' if max_digits <= MAX_DIGITS else max_digits}")
+        if len(text) > 20 or not -(2**63) <= int(text) < 2**64:
+            raise ValueError("an integer is longer than 64 bits")
         return int(text)
 
     try:
@@ -45,7 +44,7 @@ def strict_object(data: bytes, *, max_bytes: int, max_digits: int = MAX_DIGITS) 
         document = json.loads(
             data.decode(), object_pairs_hook=no_duplicates, parse_constant=finite, parse_float=finite, parse_int=whole
         )
-        _check_depth(document, MAX_DEPTH)
+        _check_depth(document, max_depth, max_depth)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not strict JSON ({str(error)[:300]})") from error
     if not isinstance(document, dict):
@@ -53,11 +52,11 @@ def strict_object(data: bytes, *, max_bytes: int, max_digits: int = MAX_DIGITS) 
     return document
 
 
-def _check_depth(value: Any, depth: int) -> None:
+def _check_depth(value: Any, depth: int, most: int) -> None:
     if depth < 0:
-        raise ValueError(f"it is nested deeper than {MAX_DEPTH}")
+        raise ValueError(f"it is nested deeper than {most}")
     if isinstance(value, str):
         value.encode()  # half a surrogate pair is an error here rather than where it is printed
     elif isinstance(value, dict | list):
         for part in [*value, *value.values()] if isinstance(value, dict) else value:
-            _check_depth(part, depth - 1)
+            _check_depth(part, depth - 1, most)

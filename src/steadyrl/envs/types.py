@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from steadyrl.envs.snapshots.state import Ability
 from steadyrl.spaces import ObsTree
 
 BoolArray = npt.NDArray[np.bool_]
@@ -66,6 +67,10 @@ class VecEnv(Protocol):
 
     def step(self, actions: npt.NDArray[Any]) -> Step:
         """Step all environments with the environment's own actions, [N, ...]."""
+        ...
+
+    def ability(self) -> Ability:
+        """How the state can be saved, as far as it can be known."""
         ...
 
     def state(self) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from steadyrl.seeding import Stream
+
 
 def generators_state() -> dict[str, Any]:
     """Where they stand, as JSON values and arrays."""
@@ -46,3 +48,17 @@ def global_generators_kept() -> Iterator[None]:
         random.setstate(python)
         np.random.set_state(numpy)
         torch.set_rng_state(torch_state)
+
+
+@contextmanager
+def generators_of_run(stream: Stream) -> Iterator[None]:
+    """Seeded for a run, so that environments which draw on them repeat; as before afterwards.
+
+    Args:
+        stream: Whence the seeds come.
+    """
+    with global_generators_kept():
+        random.seed(stream.seed())
+        np.random.seed(stream.seed())
+        torch.manual_seed(stream.seed())
+        yield

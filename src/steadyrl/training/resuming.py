@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
-from steadyrl.envs.snapshot import unflatten
+from steadyrl.envs.snapshots.values import unflatten
 from steadyrl.errors import SteadyRLError, UserError
 from steadyrl.strict_json import strict_object
 from steadyrl.training.checkpoint import DamagedError, newest_whole, steps_in
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
 
 _MAX_STATE = 1 << 30
-_MAX_DIGITS = 64
+_MAX_DEPTH = 200  # an environment holds objects that hold objects
 _DAMAGED = (DamagedError, SafetensorError, ValueError, KeyError, TypeError, OSError)
 _COMPARED = ("python", "packages", "cpu", "native_kernels", "platform", "git")
 
@@ -90,7 +90,7 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
 
 def read_state(path: Path) -> dict[str, Any]:
     """The state in a checkpoint folder that was verified. Raises what damaged files raise."""
-    value = strict_object((path / STATE).read_bytes(), max_bytes=_MAX_STATE, max_digits=_MAX_DIGITS)
+    value = strict_object((path / STATE).read_bytes(), max_bytes=_MAX_STATE, max_depth=_MAX_DEPTH)
     state: dict[str, Any] = unflatten(value, load_arrays((path / ARRAYS).read_bytes()))
     return state
 

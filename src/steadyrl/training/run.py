@@ -14,6 +14,7 @@ from steadyrl.training.checkpoint import find_checkpoint
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import working_folder
+from steadyrl.training.generators import generators_of_run, global_generators_kept
 from steadyrl.training.learning import Learning, Outcome
 from steadyrl.training.lock import writing
 from steadyrl.training.logging import read_jsonl
@@ -144,7 +145,8 @@ def execute(plan: Plan, listeners: Sequence[Listener] = (), say: Callable[[Notic
     for notice in plan.setup.notices:
         quiet(notice)
     agent = AGENTS[plan.setup.resolved.algo].from_setup(plan.setup)
-    with writing(plan.folder.path, plan.folder.shown):
+    generators = generators_of_run(agent.seeds.stream("env", "process"))
+    with writing(plan.folder.path, plan.folder.shown), generators:
         learning = Learning(agent, plan.setup.resolved.total_timesteps, None, listeners, quiet)
         outcome = learning.run(folder=plan.folder)
     release()
@@ -190,7 +192,7 @@ def _resumed(
             remedy="Pass a larger total_timesteps (--total-timesteps) to go on.",
             code="run-finished",
         )
-    with recorded(folder, fresh=False):
+    with recorded(folder, fresh=False), global_generators_kept():
         agent = AGENTS[setup.resolved.algo].from_setup(setup)
         with agent.computing():
             put_back(agent, checkpoint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import threading
@@ -15,7 +14,7 @@ import numpy as np
 from safetensors.numpy import save as save_arrays
 
 from steadyrl.bundle import to_bytes
-from steadyrl.envs.snapshot import flatten
+from steadyrl.envs.snapshots.values import digest, flatten
 from steadyrl.errors import NonFiniteError, RunFailedError
 from steadyrl.training.checkpoint import Contents, is_whole, read_index, save_checkpoint, steps_in
 from steadyrl.training.chunks import FOLDER, ChunkStore, Layout, ReplayCapture, named_chunks
@@ -108,11 +107,11 @@ class Saver:
             replay, layouts = agent.loop.replay, self._capture.take(self._store)
             state["replay"] = {k: v for k, v in replay.state_dict(copy=False).items() if k not in replay.rings}
         require_finite(state)
-        parts = {name: digest_of(part) for name, part in state.items()}
+        parts = {name: digest(part) for name, part in state.items()}
         value, arrays = flatten(state | {"session": dict(session)})
         files = {STATE: json_bytes(value), ARRAYS: save_arrays(arrays)}
         logs = {name: (self._run / name).stat().st_size for name in LOGS if (self._run / name).exists()}
-        about = {"algo": agent.algo, "parts": parts, "logs": logs, "environments": agent.loop.venv.ability().to_json()}
+        about = {"algo": agent.algo, "parts": parts, "logs": logs, "environments": agent.loop.venv.ability()._asdict()}
         return _Taken(agent.num_timesteps, to_bytes(agent.bundle()), files, about, layouts)
 
     def _write_caught(self, taken: _Taken) -> None:
@@ -128,7 +127,7 @@ class Saver:
             if taken.layouts is not None:
                 assert self._capture is not None
                 taken.about["replay"] = described = self._capture.store(taken.layouts, self._store)
-                taken.about["parts"]["rings"] = digest_of(described)
+                taken.about["parts"]["rings"] = digest(described)
             save_checkpoint(self._parent, taken.step, taken.policy, Contents(taken.files, taken.about))
             self._prune()
         except OSError as error:
@@ -177,30 +176,6 @@ def _require_finite(value: Any, place: str) -> None:
             remedy="Go on from the one before it with a lower learning_rate.",
             code="non-finite",
         )
-
-
-def digest_of(value: Any) -> str:
-    """SHA-256 of a part of the state, whatever its order of keys."""
-    digest = hashlib.sha256()
-    _feed(digest, value)
-    return digest.hexdigest()
-
-
-def _feed(digest: Any, value: Any) -> None:
-    if isinstance(value, dict):
-        digest.update(b"{")
-        for name in sorted(value):
-            digest.update(f"{name}:".encode())
-            _feed(digest, value[name])
-    elif isinstance(value, list | tuple):
-        digest.update(b"[%d" % len(value))
-        for item in value:
-            _feed(digest, item)
-    elif isinstance(value, np.ndarray):
-        digest.update(f"{value.dtype}{value.shape}".encode())
-        digest.update(np.ascontiguousarray(value).tobytes())
-    else:
-        digest.update(f"{type(value).__name__}={value!r};".encode())
 
 
 def _sync(path: Path) -> None:

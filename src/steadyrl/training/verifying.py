@@ -71,18 +71,21 @@ def verify_resume(
         RunFailedError: a run did not come to its end.
     """
     whole, killed = folder / "whole", folder / "killed"
-    begun = time.monotonic()
     _run(["train", *arguments, "--run-dir", str(whole)])
-    wall_s = time.monotonic() - begun
+    manifest = _manifest(whole)
+    wall_s, total = float(manifest["wall_s"]), int(manifest["timesteps"])
     say(f"The run that is left alone took {wall_s:.1f} s.")
-    moments, done = random.Random(seed), []
+    moments = random.Random(seed)
+    done: list[Kill] = []
     command = ["train", *arguments, "--run-dir", str(killed)]
     while len(done) < kills and (step := _killed(command, killed, moments.uniform(0.0, 0.8 * wall_s / kills))):
         resumed_from = max(steps_in(killed / "checkpoints"), default=0)
+        if resumed_from == total:
+            break  # the training was over: there is nothing to go on with
         done.append(Kill(step, resumed_from))
         say(f"Killed after step {step}; going on from the checkpoint of step {resumed_from}.")
         command = ["resume", str(killed)]
-    if _status(killed) != "finished":
+    if max(steps_in(killed / "checkpoints"), default=0) < total:
         _run(["resume", str(killed)])
     return Verdict(done, first_difference(whole, killed), compared(whole, killed), wall_s)
 
@@ -134,8 +137,5 @@ def _last_step(run: Path) -> int:
     return max(steps)
 
 
-def _status(run: Path) -> str:
-    try:
-        return str(json.loads((run / "manifest.json").read_text(encoding="utf-8"))["status"])
-    except OSError:
-        return ""
+def _manifest(run: Path) -> dict[str, Any]:
+    return dict(json.loads((run / "manifest.json").read_text(encoding="utf-8")))

@@ -12,7 +12,16 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 
 # What the constructor was told, what describes the environment, and what only looks at the data that passes through.
 _NO_STATE = frozenset(
-    "spec _cached_spec metadata _metadata render_mode _saved_kwargs _ezpickle_args _ezpickle_kwargs".split()
+    [
+        "spec",
+        "_cached_spec",
+        "metadata",
+        "_metadata",
+        "render_mode",
+        "_saved_kwargs",
+        "_ezpickle_args",
+        "_ezpickle_kwargs",
+    ]
 )
 _NO_STATE_OF = {
     "gymnasium.wrappers.common:PassiveEnvChecker": {"_previous_data"},
@@ -110,7 +119,9 @@ def slots_of(cls: type) -> tuple[str, ...] | None:
     return tuple(name for name in slots if name not in ("__dict__", "__weakref__"))
 
 
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a `class` statement (or an extension, which `object.__new__` refuses)
+_HEAP_TYPE = (
+    1 << 9
+)  # Py_TPFLAGS_HEAPTYPE: made by a `class` statement (or an extension, which `object.__new__` refuses)
 
 
 def found(name: str, packages: frozenset[str]) -> type | None:

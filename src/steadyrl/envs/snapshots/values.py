@@ -32,7 +32,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 _LARGEST = 2**53  # larger ints are not exact in every reader of JSON
 _KINDS = "biufcSUmM"
-_PLAIN = frozenset("|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8".split())  # what safetensors stores as it is
+_PLAIN = frozenset(
+    ["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"]
+)  # what safetensors stores as it is
 _TAGS = ("$array", "$scalar", "$bytes", "$float", "$int", "$tuple", "$dict")
 
 
