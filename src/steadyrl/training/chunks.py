@@ -75,6 +75,13 @@ class ChunkStore:
             raise DamagedError(f"{path} is not what its name says")
         return data
 
+    def check(self, names: set[str]) -> None:
+        """Raises DamagedError for a chunk that is missing or is not what its name says."""
+        for name in sorted(names):
+            path = self.folder / name
+            if not _NAME.fullmatch(name) or path.is_symlink() or not self._is_there(path, name):
+                raise DamagedError(f"the chunk {path} is missing or damaged")
+
     def prune(self, named: set[str]) -> None:
         """Remove the chunks that no index names; other files are left alone. Raises OSError."""
         if not self.folder.is_dir():

@@ -15,7 +15,7 @@ from steadyrl.envs.snapshots.values import unflatten
 from steadyrl.errors import SteadyRLError, UserError
 from steadyrl.strict_json import strict_object
 from steadyrl.training.checkpoint import DamagedError, newest_whole, steps_in
-from steadyrl.training.chunks import FOLDER, ChunkStore, read_rings
+from steadyrl.training.chunks import FOLDER, ChunkStore, named_chunks, read_rings
 from steadyrl.training.durable import set_aside
 from steadyrl.training.events import Notice
 from steadyrl.training.files import write_json
@@ -75,6 +75,7 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
             if STATE not in index["files"]:
                 policies_only = True
                 continue
+            ChunkStore(folder.checkpoints / FOLDER).check(named_chunks(index))
             return Checkpoint(path, index["step"], index["about"], read_state(path))
         except _DAMAGED as damage:
             aside = set_aside(path, "damaged")
