@@ -126,10 +126,33 @@ def preset_list() -> str:
     )
 
 
+def snapshots() -> str:
+    """What is exact after restoring, and its cost, from `snapshots.json`."""
+    path = RESULTS / "snapshots.json"
+    if not path.exists():
+        return PENDING + "\n"
+    document = json.loads(path.read_text())
+    rows = []
+    for row in document["rows"]:
+        saved, restored = (f"{row[key]['median']:,}" if row[key] else "" for key in ("save_us", "restore_us"))
+        if row["steps_run_again"]:
+            restored += f" ({row['steps_run_again']:g} steps run again)"
+        exact = f"{row['exact']} of {row['points']} points" if row["points"] else row["reason"]
+        rows.append([row["family"], row["env"], row["kind"], exact, saved, restored])
+    versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
+    note = (
+        f"{document['points']} points each, {document['steps_compared']} steps compared after each; medians, on a "
+        f"machine that did other work too; {versions}.\n"
+    )
+    head = ("family", "environment", "kind", "exact", "save, µs", "restore, µs")
+    return table(head, rows) + "\n" + note
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "learning": learning,
     "speed": speed,
     "updates": updates,
+    "snapshots": snapshots,
     "settings": settings,
     "presets": preset_list,
     **{f"hyperparameters-{algo}": lambda algo=algo: hyperparameters(algo) for algo in CONFIGS},  # type: ignore[misc]

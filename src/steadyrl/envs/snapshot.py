@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from steadyrl.envs.snapshots.encode import Opaque
+from steadyrl.envs.snapshots.encode import OpaqueError
 from steadyrl.envs.snapshots.native import obstacle, restore_layers, save_layers
 from steadyrl.envs.snapshots.replay import replay, save_episode
 from steadyrl.envs.snapshots.state import Ability, State
@@ -54,12 +54,12 @@ def save(env: Canonical) -> State:
     try:
         content = save_layers(env.env, env.name, env.draws)
         kind = "native"
-    except Opaque as reason:
+    except OpaqueError as reason:
         ability = _without_native(env, str(reason))
         if ability.kind == "none":
             raise RunFailedError(
                 f"The state of the environment {env.name} cannot be saved: {ability.reason}.",
-                remedy="Give it get_state() and set_state(state), or save between episodes.",
+                remedy="Give it get_state() and set_state(state), or start the episode anew where the run is resumed.",
                 code="snapshot-none",
             ) from None
         content = save_episode(env)
@@ -133,6 +133,8 @@ def block_restore(envs: Sequence[Canonical], states: Sequence[Value]) -> list[An
 
 def _without_native(env: Canonical, reason: str) -> Ability:
     trace = env.trace
+    if env.outlived:
+        return Ability("none", f"{reason}, and running its episode again need not lead there: {env.outlived}")
     if not trace.whole:
         return Ability("none", f"{reason}, and its episode is longer than the {MAX_ACTIONS} actions that are kept")
     try:

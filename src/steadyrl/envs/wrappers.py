@@ -11,7 +11,7 @@ import numpy as np
 from steadyrl.envs.convert import NOTE, action_converter, flag_of, info_of, obs_converter, reward_of
 from steadyrl.envs.snapshots.generators import process_mark
 from steadyrl.envs.snapshots.native import obstacle
-from steadyrl.envs.snapshots.replay import start_of
+from steadyrl.envs.snapshots.replay import opaque_parts, outlived, start_of
 from steadyrl.envs.snapshots.state import Kind
 from steadyrl.envs.trace import EpisodeTrace
 from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
@@ -50,8 +50,10 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.trace = EpisodeTrace()
         self.last: Any = None  # the last observation; it is the caller's, who is not to write into it
         self.kind: Kind | None = None  # how its state can be saved, known after the first reset
+        self.outlived = ""  # what cannot be read and is left in place by a reset, found out in the first two
         self.draws = False  # whether it draws from the generators that NumPy and Python keep for the process
         self._watched = _WATCHED_CALLS
+        self._resets = 0
         self._label = self.name if index is None else f"{self.name} (environment {index})"
         self._notes: list[str] = []
         self._obs = obs_converter(env.observation_space, self._label, notes=self._notes)
@@ -74,6 +76,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         if self.kind != "native":
             self.trace.start = start_of(self.env, self.draws or self._watched > 0)
         mark = process_mark() if self._watched else None
+        before = opaque_parts(self.env) if self.kind != "native" and self._resets < 2 else {}
         try:
             result: Any = self.env.reset(seed=seed, options=options)
         except BaseException as error:
@@ -83,6 +86,8 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
             raise self._old(f"reset() of {self._label} returned {_kind(result)} instead of (obs, info).")
         self.last = obs = self._obs(result[0])
+        self._resets += 1
+        self.outlived = self.outlived or outlived(self.env, before)
         if self.kind is None:
             self.kind = "replay" if obstacle(self.env) else "native"
         if self.kind == "replay":
@@ -98,7 +103,8 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         """
         self.elapsed += 1
         own = self._action(action)
-        self.trace.add(own if isinstance(own, np.generic) else self._action(own))  # it may write into its own
+        # The environment may write into its own.
+        self.trace.add(own.copy() if type(own) is np.ndarray else self._action(own))
         mark = process_mark() if self._watched else None
         try:
             result: Any = self.env.step(own)

@@ -57,7 +57,8 @@ def _held(ale: Any, system: bytes) -> int:
         ale.reset_game()
     base = ale.cloneState(include_rng=True).serialize()
     shown = list(_frames(ale, base, _ALWAYS, 0))
-    for action in (action.value for action in [*ale.getMinimalActionSet(), *ale.getLegalActionSet()]):
+    actions: list[int] = [action.value for action in [*ale.getMinimalActionSet(), *ale.getLegalActionSet()]]
+    for action in actions:
         if all(one == other for one, other in zip(_frames(ale, base, _NEVER, action), shown, strict=True)):
             break
     else:

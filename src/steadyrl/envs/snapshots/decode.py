@@ -228,7 +228,7 @@ class Decoder:
         slots = slots_of(kind)
         if slots is None:
             raise TypeError(f"{node['~object']} is no plain class")
-        made = object.__new__(kind)
+        made: Any = object.__new__(kind)
         self._made.append(made)
         beside = getattr(old, "__dict__", {})
         for name, entry in node["attributes"].items():

@@ -1,6 +1,6 @@
 """Attributes of Python objects as plain values, with what they share, or the reason why that cannot be.
 
-Nothing is guessed: an object of a kind that is not known here makes the whole `Opaque`. What stands in the tree beside
+Nothing is guessed: an object of a kind that is not known here raises `OpaqueError`. What stands in the tree beside
 plain values is a dictionary with a first key that starts with `~`; `decode.py` reads them.
 """
 
@@ -28,10 +28,11 @@ from steadyrl.envs.snapshots.values import storable
 
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, str, bool, list, dict, set, tuple)}
+_RANDOM = ("_np_random", "_np_random_seed")
 _KEPT = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, np.dtype, EnvSpec)
 
 
-class Opaque(Exception):
+class OpaqueError(Exception):
     """Something whose state cannot be read; the message says what and where."""
 
 
@@ -73,7 +74,7 @@ class Encoder:
         """Every layer, whole.
 
         Raises:
-            Opaque: something in it cannot be encoded.
+            OpaqueError: something in it cannot be encoded.
         """
         nodes = [self._layer(layer) for layer in self._layers]
         self._insist_on_own_memory()
@@ -85,18 +86,35 @@ class Encoder:
         for layer in self._layers:
             attributes, _ = attributes_of(layer)
             if layer is self._layers[-1]:
-                attributes = {k: v for k, v in attributes.items() if is_generator(v) or isinstance(v, gym.Space)}
-            part = {}
-            for name, value in attributes.items():
-                held, spans = len(self._held), len(self._spans)
-                try:
-                    part[name] = self.node(value, name)
-                except Opaque:
-                    for forgotten in self._held[held:]:
-                        del self._seen[id(forgotten)]
-                    del self._held[held:], self._spans[spans:]
-            nodes.append({"~class": name_of(type(layer)), "attributes": part, "partial": True})
+                attributes = {k: v for k, v in attributes.items() if k in _RANDOM or is_generator(v) or is_space(v)}
+            nodes.append({"~class": name_of(type(layer)), "attributes": self._readable(attributes)[0], "partial": True})
         return nodes
+
+    def innermost(self) -> dict[str, Any]:
+        """Every attribute of the innermost layer that can be encoded."""
+        return self._readable(attributes_of(self._layers[-1])[0])[0]
+
+    def opaque(self) -> dict[tuple[int, str], Any]:
+        """What cannot be encoded, by layer and name."""
+        return {
+            (i, name): value
+            for i, layer in enumerate(self._layers)
+            for name, value in self._readable(attributes_of(layer)[0])[1].items()
+        }
+
+    def _readable(self, attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The attributes that can be encoded, as they are encoded, and the others."""
+        part, others = {}, {}
+        for name, value in attributes.items():
+            held, spans = len(self._held), len(self._spans)
+            try:
+                part[name] = self.node(value, name)
+            except OpaqueError:
+                others[name] = value
+                for forgotten in self._held[held:]:
+                    del self._seen[id(forgotten)]
+                del self._held[held:], self._spans[spans:]
+        return part, others
 
     def node(self, x: Any, place: str) -> Any:
         """One value, encoded."""
@@ -118,10 +136,10 @@ class Encoder:
         place = type(layer).__name__
         if own_protocol(layer):
             told = None if self._probe else self.node(layer.get_state(), f"{place}.get_state()")
-            own = {k: v for k, v in vars(layer).items() if k in ("_np_random", "_np_random_seed")}
+            own = {k: v for k, v in vars(layer).items() if k in _RANDOM}
             return {"~own": told, "class": name_of(type(layer)), "attributes": self._attributes(own, place)}
         if slots_of(type(layer)):
-            raise Opaque(f"{place} has __slots__")
+            raise OpaqueError(f"{place} has __slots__")
         attributes, kept = attributes_of(layer)
         return {
             "~class": name_of(type(layer)),
@@ -147,25 +165,25 @@ class Encoder:
         factory = x.default_factory
         name = None if factory is None else getattr(factory, "__name__", "")
         if name is not None and FACTORIES.get(name) is not factory:
-            raise Opaque(f"{place} is a defaultdict of {factory!r}")
+            raise OpaqueError(f"{place} is a defaultdict of {factory!r}")
         return {"~defaultdict": self._items(x, place), "factory": name}
 
     def _set(self, x: set[Any] | frozenset[Any], place: str) -> Any:
         entries = list(x)
         if len(entries) > 1 and (list(type(x)(entries)) != entries or not all(_hashes_alike(e) for e in entries)):
-            raise Opaque(f"{place} is a set whose order cannot be kept")
+            raise OpaqueError(f"{place} is a set whose order cannot be kept")
         return {"~set": self._entries(entries, place), "frozen": type(x) is frozenset}
 
     def _array(self, x: npt.NDArray[Any], place: str) -> Any:
         if not storable(x.dtype):
-            raise Opaque(f"{place} is an array of dtype {x.dtype}")
+            raise OpaqueError(f"{place} is an array of dtype {x.dtype}")
         if not (x.flags.c_contiguous or x.flags.f_contiguous):
-            raise Opaque(f"{place} is a strided view of another array")
-        base = x.base
+            raise OpaqueError(f"{place} is a strided view of another array")
+        base: Any = x.base
         while type(base) is np.ndarray:
             base = base.base
         if base is not None and type(base) is not bytes and not foreign.lends_memory(self._layers[-1], base):
-            raise Opaque(f"{place} is memory of a {name_of(type(base))}")
+            raise OpaqueError(f"{place} is memory of a {name_of(type(base))}")
         if x.size:
             start = x.__array_interface__["data"][0]
             self._spans.append((start, start + x.nbytes, place))
@@ -177,7 +195,7 @@ class Encoder:
 
     def _random_state(self, x: np.random.RandomState, place: str) -> Any:
         state = x.get_state(legacy=False)
-        bits = self.node(x._bit_generator, place)  # type: ignore[attr-defined]
+        bits = self.node(x._bit_generator, place)
         return {"~random_state": bits, "gauss": [state["has_gauss"], state["gauss"]]}
 
     def _function(self, x: types.FunctionType, place: str) -> Any:
@@ -188,7 +206,7 @@ class Encoder:
 
     def _method(self, x: types.MethodType, place: str) -> Any:
         if not isinstance(getattr(type(x.__self__), x.__name__, None), types.FunctionType):
-            raise Opaque(f"{place} is a method of {x.__self__!r}")
+            raise OpaqueError(f"{place} is a method of {x.__self__!r}")
         return {"~method": x.__name__, "of": self.node(x.__self__, f"the object of {place}")}
 
     def _partial(self, x: partial[Any], place: str) -> Any:
@@ -220,13 +238,18 @@ class Encoder:
             if slots is not None:
                 values = {slot: getattr(x, slot) for slot in slots if hasattr(x, slot)} | getattr(x, "__dict__", {})
                 return {"~object": name, "attributes": self._attributes(values, place)}
-        raise Opaque(f"{place} is a {name.replace(':', '.')}, whose state cannot be read")
+        raise OpaqueError(f"{place} is a {name.replace(':', '.')}, whose state cannot be read")
 
     def _insist_on_own_memory(self) -> None:
-        """Raise Opaque where two arrays share memory: they would be two after restoring."""
+        """Raise OpaqueError where two arrays share memory: they would be two after restoring."""
         for (_, end, one), (start, _, other) in pairwise(sorted(self._spans)):
             if start < end:
-                raise Opaque(f"{one} and {other} share memory")
+                raise OpaqueError(f"{one} and {other} share memory")
+
+
+def is_space(x: Any) -> bool:
+    """Whether this is a Gymnasium space."""
+    return isinstance(x, gym.Space)
 
 
 def packages_of(layers: list[Any]) -> frozenset[str]:

@@ -34,13 +34,19 @@ class Handler:
 def handler_of(env: Any, x: Any) -> Handler | None:
     """The handler of an object that the innermost environment `env` holds, None where there is none.
 
-    MuJoCo's is for Gymnasium's own environments only: they read nothing of its data that is not restored. Others may
-    read contacts, whose number changes and which MuJoCo sets by computing them.
+    That of MuJoCo's data is for Gymnasium's own environments only: they read nothing of it that is not restored.
+    Others may read contacts, whose number changes and which MuJoCo sets by computing them.
     """
-    name = name_of(type(x)).replace(":", ".")
-    if type(env).__module__.startswith("gymnasium.envs.mujoco."):
-        return _MUJOCO.get(name)
-    return _ALE.get(name)
+    handler = _HANDLERS.get(name_of(type(x)))
+    if handler is _DATA and not type(env).__module__.startswith("gymnasium.envs.mujoco."):
+        return None
+    return handler
+
+
+def is_reset(env: Any, x: Any) -> bool:
+    """Whether a reset makes this object of the innermost environment as new: `mj_resetData` does so with all of it."""
+    reset = getattr(type(env).reset, "__module__", "")
+    return _HANDLERS.get(name_of(type(x))) is _DATA and reset == "gymnasium.envs.mujoco.mujoco_env"
 
 
 def lends_memory(env: Any, base: Any) -> bool:
@@ -146,8 +152,9 @@ def _mujoco() -> Any:
 # What the physics depends on; textures and meshes do not change.
 _MODEL = _Numbers(("body_", "jnt_", "dof_", "geom_", "site_", "actuator_", "tendon_", "eq_", "qpos"))
 _OPTIONS = _Numbers(("",))
-_MUJOCO = {
-    "mujoco._structs.MjData": Handler("mujoco.MjData", _save_data, _load_data),
-    "mujoco._structs.MjModel": Handler("mujoco.MjModel", _save_model, _check_model),
+_DATA = Handler("mujoco.MjData", _save_data, _load_data)
+_HANDLERS = {
+    "mujoco._structs:MjData": _DATA,
+    "mujoco._structs:MjModel": Handler("mujoco.MjModel", _save_model, _check_model),
+    "ale_py._ale_py:ALEInterface": Handler("ale_py.ALEInterface", ale.save, ale.load),
 }
-_ALE = {"ale_py._ale_py.ALEInterface": Handler("ale_py.ALEInterface", ale.save, ale.load)}

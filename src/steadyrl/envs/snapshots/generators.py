@@ -21,15 +21,14 @@ def is_generator(value: Any) -> bool:
 
 
 def bits_state(bits: Any) -> dict[str, Any] | None:
-    """The state of a bit generator, and of the seed sequence that `spawn` draws on; None for one that is not NumPy's."""
-    if _BITS.get(type(bits).__name__) is not type(bits):
-        return None
+    """The state of a bit generator and of the seed sequence that `spawn` draws on; None where it is not NumPy's."""
     seeds = bits.seed_seq
-    known = type(seeds) is np.random.SeedSequence
+    if _BITS.get(type(bits).__name__) is not type(bits) or type(seeds) not in (np.random.SeedSequence, type(None)):
+        return None
     return {
         "kind": type(bits).__name__,
         "state": bits.state,
-        "seeds": _seeds_state(seeds) if known else None,
+        "seeds": None if seeds is None else _seeds_state(seeds),
     }
 
 
@@ -37,6 +36,8 @@ def bits_of(state: dict[str, Any]) -> Any:
     """The bit generator with this state."""
     seeds = state["seeds"]
     made = _BITS[state["kind"]](0 if seeds is None else _seeds_of(seeds))
+    if seeds is None and isinstance(made, np.random.MT19937):
+        made._legacy_seeding(0)  # as RandomState(seed) does: there is no seed sequence then
     made.state = state["state"]
     return made
 
@@ -56,7 +57,7 @@ def process_state() -> dict[str, Any]:
     """The state of the generators that NumPy and Python keep for the whole process."""
     return {
         "numpy": np.random.get_state(legacy=False),
-        "python": python_state(random._inst),  # type: ignore[attr-defined]
+        "python": python_state(random._inst),
     }
 
 
@@ -68,7 +69,7 @@ def set_process_state(state: dict[str, Any]) -> None:
     """
     try:
         np.random.set_state(state["numpy"])
-        set_python_state(random._inst, state["python"])  # type: ignore[attr-defined]
+        set_python_state(random._inst, state["python"])
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"The stored state of the process's random generators is damaged: {error}.",

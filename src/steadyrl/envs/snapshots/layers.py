@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import types
 from typing import Any
@@ -28,8 +27,11 @@ _NO_STATE_OF = {
     "gymnasium.wrappers.common:RecordEpisodeStatistics": {"episode_start_time", "time_queue"},
     "gymnasium.vector.sync_vector_env:SyncVectorEnv": {"env_fns"},
 }
-# Made by the constructor alone: large tables, and where files lie on this machine.
-_NO_STATE_BELOW = {"gymnasium.envs.toy_text.": {"P"}, "gymnasium.envs.mujoco.": {"fullpath", "mujoco_renderer"}}
+# Made by the constructor alone: large tables.
+_NO_STATE_BELOW = {"gymnasium.envs.toy_text.": {"P"}}
+
+_KNOWN_LEFT_OUT: dict[type, frozenset[str]] = {}
+_KNOWN_SLOTS: dict[type, tuple[str, ...] | None] = {}
 
 _PICTURES = ("pygame", "cv2")
 
@@ -46,7 +48,6 @@ def layers_of(env: Any) -> list[Any]:
     return layers
 
 
-@functools.cache
 def name_of(cls: type) -> str:
     """`module:Class`; some extensions leave the module out."""
     return f"{getattr(cls, '__module__', '')}:{cls.__qualname__}"
@@ -66,8 +67,9 @@ def attributes_of(layer: Any) -> tuple[dict[str, Any], set[str]]:
     return {name: value for name, value in values.items() if name not in left_out}, left_out
 
 
-@functools.cache
 def _left_out(cls: type) -> frozenset[str]:
+    if cls in _KNOWN_LEFT_OUT:
+        return _KNOWN_LEFT_OUT[cls]
     names = set(_NO_STATE)
     if issubclass(cls, gym.Wrapper | VectorWrapper):
         names.add("env")
@@ -75,7 +77,9 @@ def _left_out(cls: type) -> frozenset[str]:
     for prefix, more in _NO_STATE_BELOW.items():
         if cls.__module__.startswith(prefix):
             names |= more
-    return frozenset(names)
+    if any(base.__module__ == "gymnasium.envs.mujoco.mujoco_env" for base in cls.__mro__):
+        names |= {"fullpath", "mujoco_renderer"}
+    return _KNOWN_LEFT_OUT.setdefault(cls, frozenset(names))
 
 
 def _is_picture(value: Any) -> bool:
@@ -101,9 +105,14 @@ def _required(function: types.FunctionType) -> int:
     return code.co_argcount - len(function.__defaults__ or ())
 
 
-@functools.cache
 def slots_of(cls: type) -> tuple[str, ...] | None:
     """The slots of a plain Python class; None where an object of it is more than its attributes."""
+    if cls not in _KNOWN_SLOTS:
+        _KNOWN_SLOTS[cls] = _slots_of(cls)
+    return _KNOWN_SLOTS[cls]
+
+
+def _slots_of(cls: type) -> tuple[str, ...] | None:
     slots: list[str] = []
     for base in cls.__mro__:
         if base is object or base.__module__ in ("typing", "abc"):

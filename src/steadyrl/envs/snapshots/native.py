@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steadyrl.envs.snapshots.decode import Decoder
-from steadyrl.envs.snapshots.encode import Encoder, Opaque
+from steadyrl.envs.snapshots.encode import Encoder, OpaqueError
 from steadyrl.envs.snapshots.generators import process_state, set_process_state
 from steadyrl.envs.snapshots.layers import layers_of
 from steadyrl.envs.snapshots.values import Value, digest
@@ -19,7 +19,7 @@ def obstacle(env: Any) -> str:
     """
     try:
         Encoder(layers_of(env), probe=True).layers()
-    except Opaque as reason:
+    except OpaqueError as reason:
         return str(reason)
     except RecursionError:
         return "its attributes are nested too deeply"
@@ -37,12 +37,12 @@ def save_layers(env: Any, name: str, process: bool = False) -> Value:
         process: Also the generators that NumPy and Python keep for the whole process.
 
     Raises:
-        Opaque: something in it cannot be read.
+        OpaqueError: something in it cannot be read.
         RunFailedError: its own `get_state()` raised an error.
     """
     try:
-        content = {"layers": Encoder(layers_of(env)).layers()}
-    except Opaque:
+        content: dict[str, Any] = {"layers": Encoder(layers_of(env)).layers()}
+    except OpaqueError:
         raise
     except Exception as error:
         raise RunFailedError(
@@ -67,7 +67,7 @@ def restore_layers(env: Any, name: str, content: Value) -> None:
         set_process_state(content["process"])
     try:
         again = save_layers(env, name)["layers"]
-    except Opaque as reason:
+    except OpaqueError as reason:
         raise _not_exact(name, f"it cannot be read there: {reason}") from None
     if digest(again) != digest(content["layers"]):
         raise _not_exact(name, f"read again it differs {first_difference(content['layers'], again)}")

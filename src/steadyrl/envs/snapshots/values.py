@@ -145,7 +145,7 @@ def _unpacked(packed: Any, place: str, arrays: Arrays) -> Value:
         return _untagged(tag, packed, place, arrays)
     except UserError:
         raise
-    except (TypeError, ValueError, OverflowError, struct.error) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, struct.error) as error:
         _damaged(place, f"a damaged {tag} ({error})")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gymnasium.vector import AsyncVectorEnv, VectorEnv
 
-from steadyrl.envs.snapshots.encode import Opaque
+from steadyrl.envs.snapshots.encode import OpaqueError
 from steadyrl.envs.snapshots.native import obstacle, restore_layers, save_layers
 from steadyrl.envs.snapshots.state import Ability, State
 from steadyrl.envs.snapshots.values import Value
@@ -43,7 +43,7 @@ def vector_state(env: VectorEnv[Any, Any, Any], name: str) -> Value:
     if not reason:
         try:
             return {"whole": State.made("native", name, save_layers(env, name)).value()}
-        except Opaque as opaque:
+        except OpaqueError as opaque:
             reason = str(opaque)
     raise RunFailedError(
         f"The state of the vector environment {name} cannot be saved: {reason}.",
