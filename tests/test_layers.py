@@ -9,7 +9,7 @@ import pytest
 
 from support.imports import PACKAGE, SOURCE, imports_of, package_modules, parent_package, with_ancestors
 
-BASE = {"_version", "errors"}
+BASE = {"_version", "errors", "strict_json"}
 FOUNDATION = BASE | {"seeding", "spaces", "config", "configs", "stats"}
 TENSORS = BASE | {"seeding", "spaces", "kernels", "nn", "data"}
 LEARNING = FOUNDATION | TENSORS | {"bundle", "algorithms"}
@@ -18,6 +18,7 @@ LEARNING = FOUNDATION | TENSORS | {"bundle", "algorithms"}
 MAY_IMPORT: dict[str, set[str]] = {
     "_version": set(),
     "errors": set(),
+    "strict_json": set(),
     "seeding": BASE,
     "spaces": BASE | {"seeding"},
     "stats": BASE,

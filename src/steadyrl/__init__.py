@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from steadyrl.errors import RunFailedError, SteadyRLError, UserError
     from steadyrl.training.agents import A2C, DDPG, DQN, PPO, SAC, TD3, evaluate, load
     from steadyrl.training.displays import make_display
-    from steadyrl.training.run import Run, train
+    from steadyrl.training.run import Run, resume, train
 
 _HOME = {
     "A2C": "training.agents",
@@ -35,6 +35,7 @@ _HOME = {
     "load": "training.agents",
     "make_display": "training.displays",
     "make_vec": "envs.vector",
+    "resume": "training.run",
     "train": "training.run",
 }
 
@@ -55,6 +56,7 @@ __all__ = [
     "load",
     "make_display",
     "make_vec",
+    "resume",
     "train",
 ]
 

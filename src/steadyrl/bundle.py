@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import stat
 import struct
 import zlib
@@ -27,6 +26,7 @@ from steadyrl.errors import NonFiniteError, UserError
 from steadyrl.nn.architecture import MAX_BUNDLE as _MAX_BUNDLE
 from steadyrl.nn.architecture import MAX_JSON as _MAX_JSON
 from steadyrl.nn.policy import Policy
+from steadyrl.strict_json import strict_object
 
 FORMAT, VERSION = "steadyrl-bundle", 1
 SUFFIX = ".srl"
@@ -34,7 +34,6 @@ _HEADER, _WEIGHTS = "bundle.json", "weights.safetensors"
 _KEYS = {"format", "version", "steadyrl", "policy", "about", "weights_size", "weights_sha256"}
 _ABOUT: dict[str, type] = {"algo": str, "config": dict}
 _ABOUT_OPTIONAL: dict[str, type] = {"env": str, "env_kwargs": dict, "seed": int, "num_timesteps": int}
-_MAX_DEPTH = 32
 
 
 @dataclass(frozen=True)
@@ -173,47 +172,10 @@ def _members(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _strict_json(data: bytes, name: str) -> dict[str, Any]:
-    """An object in JSON: UTF-8, no key twice, no NaN or infinity, no integer beyond 64 bits, not large, not deep."""
-
-    def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        if len(result) != len(pairs):
-            raise ValueError("a key stands twice")
-        return result
-
-    def finite(text: str) -> float:
-        number = float(text)
-        if not math.isfinite(number):
-            raise ValueError(f"{text} is not a finite number")
-        return number
-
-    def whole(text: str) -> int:
-        if len(text) > 20 or not -(2**63) <= int(text) < 2**64:
-            raise ValueError("an integer is longer than 64 bits")
-        return int(text)
-
     try:
-        if len(data) > _MAX_JSON:
-            raise ValueError(f"it is larger than {_MAX_JSON} bytes")
-        document = json.loads(
-            data.decode(), object_pairs_hook=no_duplicates, parse_constant=finite, parse_float=finite, parse_int=whole
-        )
-        _check_depth(document, _MAX_DEPTH)
-    except (ValueError, RecursionError) as error:
-        raise _RefusedError(f"{name} is not strict JSON ({str(error)[:300]})") from error
-    if not isinstance(document, dict):
-        raise _RefusedError(f"{name} is not an object")
-    return document
-
-
-def _check_depth(value: Any, depth: int) -> None:
-    if depth < 0:
-        raise ValueError(f"it is nested deeper than {_MAX_DEPTH}")
-    if isinstance(value, str):
-        value.encode()  # half a surrogate pair is an error here rather than where it is printed
-    elif isinstance(value, dict | list):
-        for part in [*value, *value.values()] if isinstance(value, dict) else value:
-            _check_depth(part, depth - 1)
+        return strict_object(data, max_bytes=_MAX_JSON)
+    except ValueError as error:
+        raise _RefusedError(f"{name} {error}") from error
 
 
 def _tensors(weights: bytes) -> dict[str, Tensor]:

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "train": "train an agent into a run folder",
+    "resume": "go on with a run that was stopped",
     "eval": "evaluate the agent of a run",
     "record": "make an mp4 of the agent of a run",
+    "verify-resume": "kill a run, resume it, compare it with an untouched one",
+    "reproduce": "run a run again and compare the traces",
     "presets": "list tuned settings per algorithm and environment",
     "info": "show versions and hardware",
     "replay": "run a recorded failure of an environment again",
@@ -80,12 +83,12 @@ def _dispatch(args: list[str], session: Session) -> int:
     from importlib import import_module
 
     # `eval` would shadow the builtin wherever it is imported by name, so every module carries the suffix.
-    status: int = import_module(f"steadyrl.cli.{args[0]}_command").run(args[1:], session)
+    status: int = import_module(f"steadyrl.cli.{args[0].replace('-', '_')}_command").run(args[1:], session)
     return status
 
 
 def _overview() -> str:
-    commands = "\n".join(f"  {name:<12}{summary}" for name, summary in COMMANDS.items())
+    commands = "\n".join(f"  {name:<15}{summary}" for name, summary in COMMANDS.items())
     return f"""usage: steadyrl COMMAND ...
 
 Deep reinforcement learning on PyTorch and Gymnasium.

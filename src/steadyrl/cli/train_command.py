@@ -86,24 +86,24 @@ def run(args: list[str], session: Session) -> int:
             session.say(closing(plan.folder, summary))
             if session.json:
                 session.emit(summary)
-    return _status(summary)
+    return status_of(summary)
 
 
 def _execute(plan: Plan, options: TrainOptions, session: Session) -> Run:
     from steadyrl.training.run import execute  # imports torch, which takes seconds
 
-    display = _display(options, session)
+    display = display_for(options.display, options.quiet, session)
     said = set(plan.setup.notices)
     listeners: list[Listener] = [display]
     if options.quiet or options.display == "none":
-        listeners.append(_warn)
+        listeners.append(warn)
     try:
         return execute(plan, listeners, lambda notice: None if notice in said else session.say(notice.message))
     finally:
         display.close()
 
 
-def _warn(event: Event) -> None:
+def warn(event: Event) -> None:
     """Without a display, warnings are still told."""
     from steadyrl.training.events import Notice
 
@@ -158,6 +158,8 @@ def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
     places = {"Run folder": str(run), **_agents(folder)}
     places["Curve"] = f"{run / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
     places["TensorBoard"] = f"tensorboard --logdir {run}"
+    if summary["status"] not in ("finished", "failed"):
+        places["Resume"] = f"steadyrl resume {run}"
     places["Go on with"] = f"steadyrl eval {run}"
     lines += [f"{title:<12} {text}" for title, text in places.items()]
     lines.append(f"{'':<12} steadyrl record {run}")
@@ -250,15 +252,16 @@ def _announcement(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _display(options: TrainOptions, session: Session) -> GuardedDisplay:
+def display_for(display: str, quiet: bool, session: Session) -> GuardedDisplay:
     """The display: on stderr, as stdout is for results; events as JSON lines are a result unless `--json` is."""
     from steadyrl.training.displays import make_display
 
-    kind = "none" if options.quiet else options.display
+    kind = "none" if quiet else display
     return make_display(kind, sys.stdout if kind == "json" and not session.json else sys.stderr)
 
 
-def _status(summary: dict[str, Any]) -> int:
+def status_of(summary: dict[str, Any]) -> int:
+    """The exit status of how a run ended."""
     if summary["status"] == "preempted" and summary.get("signal") == "SIGUSR1":
         return _SIGUSR1
     return EXIT_STATUS[summary["status"]]

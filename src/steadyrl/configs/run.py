@@ -42,6 +42,14 @@ class RunSettings:
     """Episodes of an evaluation."""
     checkpoint_freq: int | None = None
     """Environment steps between two checkpoints; None is a tenth of the run, 0 is never."""
+    checkpoint_minutes: float | None = None
+    """Minutes of wall clock between two checkpoints, besides those of checkpoint_freq; None is never."""
+    keep_last: int | None = None
+    """How many of the newest checkpoints stay, not counting final and best ones; None keeps all."""
+    keep_best: int | None = None
+    """How many of the newest best agents stay; None keeps all."""
+    save_state: bool = True
+    """Checkpoints hold all that a resumed run goes on from, replay included; without, the policy alone."""
     capture_video: bool = False
     """An mp4 of one episode is made at each evaluation."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -66,6 +74,15 @@ class RunSettings:
     def __post_init__(self) -> None:
         not_negative_whole(self, "seed", "eval_seed", "env_restart_budget")
         at_least_one(self, "eval_episodes", "nonfinite_limit")
+        for least_one in ("keep_last", "keep_best"):
+            if getattr(self, least_one) is not None:
+                at_least_one(self, least_one)
+        if self.checkpoint_minutes is not None and not 0 < self.checkpoint_minutes < float("inf"):
+            raise UserError(
+                f"checkpoint_minutes is {self.checkpoint_minutes}, but it must be above 0.",
+                remedy="Leave it out for no checkpoints by the clock.",
+                code="bad-value",
+            )
         if self.threads is not None:
             at_least_one(self, "threads")
             at_most(self, MAX_THREADS, "threads")

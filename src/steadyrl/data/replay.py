@@ -89,6 +89,21 @@ class Replay:
         """Transitions that count."""
         return self._count
 
+    @property
+    def rings(self) -> Arrays:
+        """The arrays themselves, [rows, N, ...]; observations and successors are written by `add` alone."""
+        return self._arrays
+
+    @property
+    def written(self) -> int:
+        """Vector steps ever added."""
+        return self._written
+
+    @property
+    def filled(self) -> int:
+        """Rows that hold something."""
+        return min(self._written, self.rows)
+
     def add(self, obs: ObsTree, actions: npt.NDArray[Any], step: StepRows, valid: Bools) -> None:
         """Store one vector step; everything is copied.
 
@@ -163,8 +178,7 @@ class Replay:
         Args:
             copy: False gives views of the replay's own memory, to be written out before the next `add`.
         """
-        filled = min(self._written, self.rows)
-        used = {name: array[:filled] for name, array in self._arrays.items()}
+        used = {name: array[: self.filled] for name, array in self._arrays.items()}
         return {**{name: array.copy() if copy else array for name, array in used.items()}, "written": self._written}
 
     def load_state_dict(self, state: State) -> None:

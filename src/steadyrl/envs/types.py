@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steadyrl.envs.failure import Failure
+from steadyrl.envs.snapshots.state import Ability
 from steadyrl.spaces import ObsTree
 
 BoolArray = npt.NDArray[np.bool_]
@@ -83,6 +84,10 @@ class VecEnv(Protocol):
 
     def step(self, actions: npt.NDArray[Any]) -> Step:
         """Step all environments with the environment's own actions, [N, ...]."""
+        ...
+
+    def ability(self) -> Ability:
+        """How the state can be saved, as far as it can be known."""
         ...
 
     def state(self) -> dict[str, Any]:

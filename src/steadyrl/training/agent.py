@@ -26,9 +26,11 @@ from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import jsonable, write_atomic
 from steadyrl.training.guards import require_sane
 from steadyrl.training.learning import Learning
+from steadyrl.training.lock import writing
 from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.plan import make_folder
 from steadyrl.training.policies import new_policy, require_same_spaces
+from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training, restarts_of, skipping_of
 from steadyrl.training.signals import release
 from steadyrl.training.threads import computing_threads
@@ -101,7 +103,7 @@ class Agent:
             self.config = setup.resolved.config
             if bundle is None:
                 self.policy = new_policy(setup, self.seeds)
-        self._predict_stream = self.seeds.stream("algo", "predict")
+        self.predict_stream = self.seeds.stream("algo", "predict")
 
     @property
     def loop(self) -> Loop:
@@ -181,7 +183,7 @@ class Agent:
                 remedy="Pass run_dir to learn, or leave capture_video out.",
                 code="no-run-dir",
             )
-        with nullcontext() if folder is None else recorded(folder):
+        with nullcontext() if folder is None else recorded(folder), _only_writer(folder):
             outcome = learning.run(folder=folder)
             release()
         if outcome.signal == "SIGINT":
@@ -252,7 +254,7 @@ class Agent:
             )
         single, tree = self._stored(obs)
         with self.computing():
-            actions = self.policy.predict(tree, None if deterministic else self._predict_stream)
+            actions = self.policy.predict(tree, None if deterministic else self.predict_stream)
         return (actions[0] if single else actions), state
 
     def value(self, obs: Any) -> npt.NDArray[np.float32]:
@@ -308,6 +310,10 @@ class Agent:
     def __repr__(self) -> str:
         env = self.setup.settings.env if self.setup else None
         return f"{type(self).__name__}(env={env!r}, num_timesteps={self.num_timesteps})"
+
+
+def _only_writer(folder: RunFolder | None) -> AbstractContextManager[None]:
+    return nullcontext() if folder is None else writing(folder.path, folder.shown)
 
 
 def say(notice: Notice) -> None:

@@ -17,11 +17,11 @@ _UNKNOWN: dict[str, Any] = {"timesteps": 0, "wall_s": 0.0, "weights_sha256": Non
 
 
 @contextmanager
-def recorded(folder: RunFolder) -> Iterator[None]:
+def recorded(folder: RunFolder, *, fresh: bool = True) -> Iterator[None]:
     """What ends the block early stands in the manifest afterwards, and is raised on.
 
     A signal gives `interrupted` or `preempted`, an error `failed` with its traceback in `error.txt`. Wrong input that
-    shows before the first step takes the folder away. Where the run had ended already, an error changes nothing.
+    shows before the first step takes a `fresh` folder away. Where the run had ended already, an error changes nothing.
 
     Raises:
         Signalled: a signal came, whatever error it led to.
@@ -34,19 +34,19 @@ def recorded(folder: RunFolder) -> Iterator[None]:
             if guard.reason and not isinstance(error, Signalled):
                 ended_by = signalled(guard.reason)  # such as that of a worker that the same signal ended
             with signals_held(), suppress(SteadyRLError):  # a full disk must not hide the error itself
-                _record(folder, ended_by)
+                _record(folder, ended_by, fresh)
             if ended_by is error:
                 raise
             raise ended_by from error
 
 
-def _record(folder: RunFolder, error: BaseException) -> None:
+def _record(folder: RunFolder, error: BaseException, fresh: bool) -> None:
     manifest = folder.manifest
     known = _UNKNOWN | {name: manifest[name] for name in _UNKNOWN if name in manifest}
     if isinstance(error, KeyboardInterrupt | Signalled):
         name = error.name if isinstance(error, Signalled) else "SIGINT"
         folder.finish(signalled(name).status, signal=name, **known)
-    elif isinstance(error, UserError) and not known["timesteps"]:
+    elif isinstance(error, UserError) and fresh and not known["timesteps"]:
         folder.remove()
     elif manifest["status"] in ("running", "failed"):
         path = _write_traceback(folder, error)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import VecEnv
@@ -192,15 +189,3 @@ def run_vector_episodes(
                 lengths.append(episode.length)
         obs = step.obs
     return Evaluation(np.array(returns), np.array(lengths, dtype=np.int64))
-
-
-@contextmanager
-def global_generators_kept() -> Iterator[None]:
-    """The process-wide generators of Python, NumPy and torch are as before afterwards, whatever is drawn inside."""
-    python, numpy, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(torch_state)

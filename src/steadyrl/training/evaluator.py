@@ -15,11 +15,11 @@ from steadyrl.training.evaluation import (
     MAX_ENVS,
     Evaluation,
     Watch,
-    global_generators_kept,
     run_episodes,
     run_vector_episodes,
     unwatched,
 )
+from steadyrl.training.generators import global_generators_kept
 
 
 class Evaluator:

@@ -57,6 +57,11 @@ def write_atomic(path: Path, data: bytes) -> None:
         ) from error
 
 
+def json_bytes(data: Any) -> bytes:
+    """Strict JSON without white space."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
+
+
 def write_json(path: Path, data: Any) -> None:
     """`write_atomic` of indented, strict JSON."""
     write_atomic(path, (json.dumps(jsonable(data), indent=2, allow_nan=False) + "\n").encode())

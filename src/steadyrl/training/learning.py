@@ -21,13 +21,16 @@ from steadyrl.errors import NonFiniteError, UserError, words
 from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import save_checkpoint
 from steadyrl.training.curve import write_curve
-from steadyrl.training.evaluation import Evaluation, Watch, global_generators_kept
+from steadyrl.training.evaluation import Evaluation, Watch
 from steadyrl.training.evaluator import Evaluator
 from steadyrl.training.events import EvaluationEnded, Event, EventStream, Listener, Notice, RunEnded, RunStarted
 from steadyrl.training.failing import FailureFiles
 from steadyrl.training.failures import Failures
+from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.logging import RunWriter
+from steadyrl.training.resuming import Checkpoint
 from steadyrl.training.run_folder import RunFolder
+from steadyrl.training.saving import Saver, keep_newest
 from steadyrl.training.session import Every, Extras, Session
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
@@ -107,13 +110,13 @@ class Learning:
             agent.told.add("schedule")
             say(Notice("schedule", f"Schedules now run over {self.total} steps: those so far and this call's."))
 
-    def run(self, *, folder: RunFolder | None) -> Outcome:
-        """Train; writes the run folder where there is one."""
+    def run(self, *, folder: RunFolder | None, resumed: Checkpoint | None = None) -> Outcome:
+        """Train; writes the run folder where there is one, and goes on in it from a checkpoint that was put back."""
         agent, setup = self._agent, self._setup
         with ExitStack() as stack:
             stack.enter_context(agent.computing())
             if folder is not None:
-                writer = RunWriter(folder.path)
+                writer = RunWriter(folder.path, since=None if resumed is None else resumed.step)
                 stack.callback(writer.close)
                 self.events.add(writer)
                 if setup.settings.capture_video:
@@ -122,6 +125,12 @@ class Learning:
             extras = self._extras(folder, stack)
             extras.keep_failure = files.keep_restart
             session = Session(self._loop, self.events, extras, self._stop)
+            best = agent.best_mean if folder is None else None  # a folder holds a best agent of its own
+            if resumed is not None:
+                session.load_state_dict(resumed.state["session"])
+                best = resumed.state["session"]["best"]
+            if folder is not None:
+                self._keep(folder, extras, session, writer, stack)
             self.events.emit(
                 RunStarted(
                     agent.algo,
@@ -138,7 +147,6 @@ class Learning:
             self._loop.guard.listener = failures.skipped
             try:
                 with signals_stop(self._stop):
-                    best = agent.best_mean if folder is None else None  # a folder holds a best agent of its own
                     agent.best_mean = session.run(self.target, self.total, best)
             except BaseException as error:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
@@ -171,8 +179,6 @@ class Learning:
             evaluator = Evaluator(self._eval_source, agent.seeds.eval_episode_seeds(settings.eval_episodes))
             stack.callback(evaluator.close)
             extras.evaluate = partial(self._evaluate, evaluator)
-        if folder is not None:
-            extras.save = lambda kind: _save(agent, folder, kind)
         return extras
 
     def _evaluate(self, evaluator: Evaluator, watch: Watch) -> Evaluation:
@@ -180,6 +186,28 @@ class Learning:
         result = evaluator(self._agent.policy, watch=watch)
         self._running_in = self._setup.source
         return result
+
+    def _keep(self, folder: RunFolder, extras: Extras, session: Session, writer: RunWriter, stack: ExitStack) -> None:
+        """Checkpoints go into the folder: full ones as the run goes, policies of the final and the best agents."""
+        settings, agent = self._setup.settings, self._agent
+        if settings.checkpoint_minutes is not None:
+            extras.save_seconds = 60.0 * settings.checkpoint_minutes
+        saver = Saver(agent, folder.path, keep_last=settings.keep_last)
+        stack.callback(saver.wait)
+
+        def save(kind: str) -> Path:
+            if kind == "step" and settings.save_state:
+                writer.flush()
+                return saver.save(session.state_dict())
+            if kind == "final":
+                saver.wait()
+            parent = folder.checkpoints if kind == "step" else folder.checkpoints / kind
+            path = save_checkpoint(parent, agent.num_timesteps, agent.bundle())
+            if kind == "best" and settings.keep_best is not None:
+                keep_newest(parent, settings.keep_best)
+            return path
+
+        extras.save, extras.check = save, saver.check
 
     def _end(
         self, folder: RunFolder | None, session: Session, status: str, evaluation: Evaluation | None, message: str
@@ -263,11 +291,6 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "ci95": list(evaluation.ci95),
         "episodes": evaluation.episodes,
     }
-
-
-def _save(agent: Agent, folder: RunFolder, kind: str) -> Path:
-    parent = folder.checkpoints if kind == "step" else folder.checkpoints / kind
-    return save_checkpoint(parent, agent.num_timesteps, agent.bundle())
 
 
 def _has_schedule(config: Any) -> bool:

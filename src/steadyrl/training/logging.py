@@ -33,15 +33,17 @@ class RunWriter:
     Args:
         run_dir: The run folder; made if it does not exist.
         tensorboard: Whether to write a TensorBoard event file too. It is made with the first metrics.
+        since: The step that a resumed run goes on from: TensorBoard forgets what earlier files tell of later ones.
 
     Raises:
         RunFailedError: A file cannot be written (disk full, no permission): the data of the run must not go missing
             unnoticed. Both at construction and when an event comes.
     """
 
-    def __init__(self, run_dir: Path, *, tensorboard: bool = True) -> None:
+    def __init__(self, run_dir: Path, *, tensorboard: bool = True, since: int | None = None) -> None:
         self._run_dir = Path(run_dir)
         self._with_tensorboard = tensorboard
+        self._since = since
         self._tensorboard: TensorBoardFile | None = None
         self._episodes: list[EpisodeEnded] = []
         self._flushed_at = time.monotonic()
@@ -125,5 +127,5 @@ class RunWriter:
         if not self._with_tensorboard:
             return
         if self._tensorboard is None:
-            self._tensorboard = TensorBoardFile(self._run_dir)
+            self._tensorboard = TensorBoardFile(self._run_dir, since=self._since)
         self._tensorboard.scalars(step, values)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
-from steadyrl.algorithms import make_off_policy, make_on_policy
+from steadyrl.algorithms import OnPolicyAlgorithm, make_off_policy, make_on_policy
 from steadyrl.algorithms.guard import Guard
+from steadyrl.algorithms.off_policy import OffPolicyAlgorithm
 from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig
 from steadyrl.data.hindsight import HindsightReplay
 from steadyrl.data.prioritised import PrioritisedReplay
@@ -40,6 +41,11 @@ class Loop(Protocol):
         """Keeps bad minibatches from being applied."""
         ...
 
+    @property
+    def algorithm(self) -> OnPolicyAlgorithm | OffPolicyAlgorithm:
+        """What acts and learns."""
+        ...
+
     def step(self, remaining: int, total: int) -> list[EpisodeRecord]:
         """One vector step, of which at most `remaining` transitions count; returns the episodes that ended."""
         ...
@@ -54,6 +60,14 @@ class Loop(Protocol):
 
     def row_due(self, before: int) -> bool:
         """Whether a row of metrics is due, now that the step count has gone on from `before`."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly but the policy, the environments and a replay."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
         ...
 
 

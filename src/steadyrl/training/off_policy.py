@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -123,6 +125,26 @@ class OffPolicyLoop:
             metrics = self.algorithm.learn(self, steps, self.counters.timesteps, self._progress)
             self.counters.updates += steps
         return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly but the policy, the environments and the replay."""
+        return {
+            "stepper": self._stepper.state_dict(),
+            "algorithm": self.algorithm.state_dict(),
+            "sampling": self._sampling.state_dict(),
+            "due": self._due,
+            "start": self._start,
+            "period_start": self._period_start,
+            "progress": self._progress,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self._stepper.load_state_dict(state["stepper"])
+        self.algorithm.load_state_dict(state["algorithm"])
+        self._sampling.load_state_dict(state["sampling"])
+        self._due, self._progress = state["due"], state["progress"]
+        self._start, self._period_start = state["start"], state["period_start"]
 
     def sample(self, batch_size: int) -> ReplayBatch:
         """B transitions, normalised, on the policy's device."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -113,6 +115,25 @@ class OnPolicyLoop:
             if isinstance(self.rewards, RewardNormalizer):
                 self.policy.value_scale = float(self.rewards.std)
         return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly but the policy and the environments."""
+        return {
+            "stepper": self._stepper.state_dict(),
+            "algorithm": self.algorithm.state_dict(),
+            "rollout": self.rollout.state_dict(),
+            "rollout_start": self._rollout_start,
+            "rewards": self.rewards.state_dict() if isinstance(self.rewards, RewardNormalizer) else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self._stepper.load_state_dict(state["stepper"])
+        self.algorithm.load_state_dict(state["algorithm"])
+        self.rollout.load_state_dict(state["rollout"])
+        self._rollout_start = state["rollout_start"]
+        if isinstance(self.rewards, RewardNormalizer):
+            self.rewards.load_state_dict(state["rewards"])
 
     def _bootstrap(self, step: Step, valid: npt.NDArray[np.bool_]) -> None:
         """Values of the true final observations where an episode was cut, not ended."""

@@ -6,15 +6,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from steadyrl.errors import UserError
 from steadyrl.training.agent import Agent, say
 from steadyrl.training.agents import AGENTS, load
 from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import find_checkpoint
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
+from steadyrl.training.files import working_folder
+from steadyrl.training.generators import generators_of_run, global_generators_kept
 from steadyrl.training.learning import Learning, Outcome
+from steadyrl.training.lock import writing
 from steadyrl.training.logging import read_jsonl
 from steadyrl.training.plan import Plan, prepare
+from steadyrl.training.resuming import cut_back, newest, note_lineage, put_back, setup_of
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
@@ -140,10 +145,66 @@ def execute(plan: Plan, listeners: Sequence[Listener] = (), say: Callable[[Notic
     for notice in plan.setup.notices:
         quiet(notice)
     agent = AGENTS[plan.setup.resolved.algo].from_setup(plan.setup)
-    learning = Learning(agent, plan.setup.resolved.total_timesteps, None, listeners, quiet)
-    outcome = learning.run(folder=plan.folder)
+    generators = generators_of_run(agent.seeds.stream("env", "process"))
+    with writing(plan.folder.path, plan.folder.shown), generators:
+        learning = Learning(agent, plan.setup.resolved.total_timesteps, None, listeners, quiet)
+        outcome = learning.run(folder=plan.folder)
     release()
     return Run(plan.folder, agent, outcome)
+
+
+def resume(
+    run: str | Path,
+    total_timesteps: int | None = None,
+    *,
+    callback: Listener | Sequence[Listener] | None = None,
+    say: Callable[[Notice], None] = say,
+) -> Run:
+    """Go on with a run that was stopped, as `steadyrl resume` does, to the same bits as if it had not been.
+
+    Args:
+        run: Its folder.
+        total_timesteps: Another total than was declared; schedules then run over this one.
+        callback: Called with each event; returning False ends the run.
+        say: Tells the user something once.
+
+    Raises:
+        UserError: it has no whole checkpoint, is finished, or its environment cannot be made again.
+        RunFailedError: as `train`.
+    """
+    listeners = listeners_of(callback)
+    with signals_raise():
+        folder = RunFolder.open(Path(run))
+        with writing(folder.path, folder.shown):
+            return _resumed(folder, total_timesteps, listeners, say)
+
+
+def _resumed(
+    folder: RunFolder, total_timesteps: int | None, listeners: Sequence[Listener], say: Callable[[Notice], None]
+) -> Run:
+    here = working_folder()
+    setup = setup_of(folder, total_timesteps)
+    checkpoint = newest(folder, say)
+    total, declared = setup.resolved.total_timesteps, folder.config["total_timesteps"]
+    if checkpoint.step >= total:
+        raise UserError(
+            f"The run {folder.shown} stands at step {checkpoint.step}, and its total is {total}.",
+            remedy="Pass a larger total_timesteps (--total-timesteps) to go on.",
+            code="run-finished",
+        )
+    with recorded(folder, fresh=False), global_generators_kept():
+        agent = AGENTS[setup.resolved.algo].from_setup(setup)
+        with agent.computing():
+            put_back(agent, checkpoint)
+        missing = cut_back(folder, checkpoint)
+        for text in [*missing, *note_lineage(folder, checkpoint, total, here)]:
+            say(Notice("resumed-elsewhere", f"Not as it was: {text}.", "warning"))
+        if total != declared:
+            say(Notice("schedule", f"The total is {total} steps and was {declared}: schedules run over {total}."))
+        learning = Learning(agent, total - checkpoint.step, total, listeners, say)
+        outcome = learning.run(folder=folder, resumed=checkpoint)
+        release()
+        return Run(folder, agent, outcome)
 
 
 def train(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,12 +52,18 @@ class Every:
 NEVER = Every(0)
 
 
+def _nothing() -> None:
+    """Nothing is written in the background."""
+
+
 @dataclass
 class Extras:
     """What a session does besides training.
 
     `evaluate` is called every `eval_every` environment steps and at the end; `save(kind)` returns the path of a new
-    checkpoint; `keep_failure` writes down a failure that led to a restart, and returns where.
+    checkpoint, and is called every `save_every` steps, every `save_seconds` and at the end; `check` raises what went
+    wrong with one that is written in the background; `keep_failure` writes down
+    a failure that led to a restart, and returns where.
     """
 
     evaluate: Callable[[Watch], Evaluation] | None = None
@@ -62,6 +71,8 @@ class Extras:
     eval_every: Every = NEVER
     save_every: Every = NEVER
     keep_failure: Callable[[BrokenEpisode], str | None] | None = None
+    save_seconds: float | None = None
+    check: Callable[[], None] = _nothing
 
 
 class Session:
@@ -81,6 +92,7 @@ class Session:
         self._stop = stop
         self._since_row: list[dict[str, Tensor | float]] = []
         self._start = perf_counter()
+        self._best: float | None = None
         self._start_step = loop.counters.timesteps
         self._next_progress = 0.0
         self._evaluated_at: tuple[int, int] | None = None
@@ -108,7 +120,9 @@ class Session:
         """
         loop, counters, extras = self._loop, self._loop.counters, self._extras
         self._best = best
+        next_save = math.inf if extras.save_seconds is None else self.elapsed + extras.save_seconds
         while counters.timesteps < target and not self._stop.reason:
+            extras.check()
             before = counters.timesteps
             for episode in loop.step(target - before, total):
                 self._events.emit(
@@ -130,8 +144,10 @@ class Session:
                 self._log_row()
             if extras.eval_every.passed(before, counters.timesteps):
                 self._evaluate()
-            if extras.save is not None and extras.save_every.passed(before, counters.timesteps):
+            by_clock = self.elapsed >= next_save
+            if extras.save is not None and (by_clock or extras.save_every.passed(before, counters.timesteps)):
                 self._save("step")
+                next_save = self.elapsed + (extras.save_seconds or math.inf)
             self._progress(total)
         if self._since_row:
             self._log_row()
@@ -139,8 +155,35 @@ class Session:
         if not self._stop.reason:
             self._evaluate()
         if extras.save is not None:
+            self._save("step")
             self._save("final")
         return self._best
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the rows, the evaluations and the clock go on from."""
+        found = self._evaluation
+        return {
+            "since_row": [{name: float(value) for name, value in row.items()} for row in self._since_row],
+            "elapsed": self.elapsed,
+            "start_step": self._start_step,
+            "best": self._best,
+            "evaluated_at": None if self._evaluated_at is None else list(self._evaluated_at),
+            "evaluation": None if found is None else {"returns": found.returns, "lengths": found.lengths},
+            "said_long": self._said_long,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave; to be called before `run`, which is then given the best mean again."""
+        self._since_row = list(state["since_row"])
+        self._start = perf_counter() - state["elapsed"]
+        self._start_step = state["start_step"]
+        self._best = state["best"]
+        if state["evaluated_at"] is not None:
+            timesteps, updates = state["evaluated_at"]
+            self._evaluated_at = timesteps, updates
+            found = state["evaluation"]
+            self._evaluation = Evaluation(np.array(found["returns"]), np.array(found["lengths"]))
+        self._said_long = state["said_long"]
 
     def _log_row(self) -> None:
         """Rollout, time and training metrics, the latter averaged since the last row."""

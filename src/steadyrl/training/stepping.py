@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -105,6 +105,21 @@ class Stepper:
         ended = [episode for episode in step.episodes if valid[episode.env_index]]
         self.episodes.extend(ended)
         return step, ended
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly but the environments, whose state is `VecEnv.state`."""
+        return {
+            **asdict(self.counters),
+            "obs": self.obs,
+            "episodes": [asdict(episode) for episode in self.episodes],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave, in environments that were restored."""
+        self.counters.timesteps, self.counters.updates = state["timesteps"], state["updates"]
+        self._obs = {path: np.array(leaf) for path, leaf in state["obs"].items()}
+        self.episodes.clear()
+        self.episodes.extend(EpisodeRecord(**episode) for episode in state["episodes"])
 
 
 def within(live: BoolArray, remaining: int) -> BoolArray:

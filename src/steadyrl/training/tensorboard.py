@@ -22,12 +22,16 @@ _FILE_NUMBERS = itertools.count()
 class TensorBoardFile:
     """One event file in the folder. Importing tensorboardX takes a while without torch, so make this when it is needed.
 
+    Args:
+        folder: Where.
+        since: A step after which what earlier files tell is void (`purge_step`); None for a run from its start.
+
     Raises:
         RunFailedError: The file cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        from tensorboardX.proto.event_pb2 import Event
+    def __init__(self, folder: Path, *, since: int | None = None) -> None:
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
         from tensorboardX.proto.summary_pb2 import Summary
         from tensorboardX.record_writer import masked_crc32c
 
@@ -35,6 +39,9 @@ class TensorBoardFile:
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{next(_FILE_NUMBERS):06d}"
         self._file = AppendFile(folder / name, torn_tail=False)
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
+        if since is not None:
+            start = SessionLog(status=SessionLog.START)
+            self._write(Event(wall_time=time.time(), step=since + 1, session_log=start).SerializeToString())
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write one value per tag at this step."""

@@ -1,0 +1,121 @@
+"""Everything that a training goes on from, as one tree; and the tree put back into a fresh training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steadyrl.errors import UserError
+from steadyrl.training.generators import generators_state, restore_generators
+from steadyrl.training.off_policy import OffPolicyLoop
+
+if TYPE_CHECKING:
+    from steadyrl.training.agent import Agent
+
+_TENSOR = "tensor"  # the only key of what stands for a tensor
+
+
+def training_state(agent: Agent) -> dict[str, Any]:
+    """Weights, optimisers, buffers, normalisers, counters, random streams and environments; a replay is apart.
+
+    Its leaves are JSON values and arrays. What is in it belongs to the caller.
+    """
+    loop = agent.loop
+    state = {
+        "policy": agent.policy.state_dict(),
+        "value_scale": agent.policy.value_scale,
+        "notes": dict(agent.policy.notes),
+        "loop": loop.state_dict(),
+        "envs": loop.venv.state(),
+        "generators": generators_state(),
+        "predict": agent.predict_stream.state_dict(),
+        "told": sorted(agent.told),
+    }
+    return dict(_as_arrays(state))
+
+
+def restore_training(agent: Agent, state: dict[str, Any]) -> None:
+    """Put what `training_state` gave into an agent of the same configuration that has not yet learnt.
+
+    Raises:
+        UserError: a part is missing, or of another type, shape or name than this agent's.
+        RunFailedError: an environment does not come to the state that it was in.
+    """
+    loop = agent.loop
+    found = _as_tensors(state)
+    own = {"policy": agent.policy.state_dict(), "algorithm": loop.algorithm.state_dict()}
+    require_alike(own, {"policy": found.get("policy"), "algorithm": found.get("loop", {}).get("algorithm")})
+    loop.venv.restore(found["envs"])
+    agent.policy.load_state_dict(found["policy"])
+    agent.policy.value_scale = found["value_scale"]
+    agent.policy.notes.update(found["notes"])
+    loop.load_state_dict(found["loop"])
+    agent.predict_stream.load_state_dict(found["predict"])
+    agent.told = set(found["told"])
+    restore_generators(found["generators"])
+
+
+def replay_state(agent: Agent, *, copy: bool) -> dict[str, Any] | None:
+    """The replay's arrays, `Replay.state_dict`; None where there is none."""
+    loop = agent.loop
+    return loop.replay.state_dict(copy=copy) if isinstance(loop, OffPolicyLoop) else None
+
+
+def require_alike(own: Any, found: Any, place: str = "") -> None:
+    """Raises UserError where a state does not have the form of this agent's own; what is None in either may be absent.
+
+    Keys, types, shapes and dtypes have to be the same.
+    """
+    if own is None or (found is None and not isinstance(own, dict)):
+        return
+    if isinstance(own, dict):
+        if not isinstance(found, dict) or found.keys() != own.keys():
+            names = sorted(set(own) ^ set(found)) if isinstance(found, dict) else ["all of it"]
+            raise _unlike(place or "the state", f"not the parts of this agent ({', '.join(map(str, names[:5]))})")
+        for name, part in own.items():
+            require_alike(part, found[name], f"{place}/{name}" if place else str(name))
+    elif isinstance(own, Tensor | np.ndarray):
+        same = type(own) is type(found) and own.shape == found.shape and own.dtype == found.dtype
+        if not same:
+            raise _unlike(place, f"{_form(found)}, not {_form(own)}")
+    elif type(own) is not type(found):
+        raise _unlike(place, f"{type(found).__name__}, not {type(own).__name__}")
+
+
+def _form(value: Any) -> str:
+    if isinstance(value, Tensor | np.ndarray):
+        return f"{type(value).__name__} {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    return type(value).__name__
+
+
+def _unlike(place: str, what: str) -> UserError:
+    return UserError(
+        f"The checkpoint's '{place}' is {what}.",
+        remedy="Go on with the configuration, environment and version that it was saved with.",
+        code="bad-state",
+    )
+
+
+def _as_arrays(value: Any) -> Any:
+    """The tree with tensors as marked arrays."""
+    if isinstance(value, Tensor):
+        return {_TENSOR: value.detach().cpu().numpy().copy()}
+    if isinstance(value, dict):
+        return {name: _as_arrays(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_arrays(item) for item in value]
+    return value
+
+
+def _as_tensors(value: Any) -> Any:
+    """The inverse of `_as_arrays`."""
+    if isinstance(value, dict):
+        if value.keys() == {_TENSOR}:
+            return torch.from_numpy(np.array(value[_TENSOR]))
+        return {name: _as_tensors(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_as_tensors(item) for item in value]
+    return value
