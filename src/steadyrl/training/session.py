@@ -149,13 +149,16 @@ class Session:
                 self._save("step")
                 next_save = self.elapsed + (extras.save_seconds or math.inf)
             self._progress(total)
+        if self._stop.reason and extras.save is not None:
+            self._save("step")  # before the row that only the stop makes: a resumed run takes it back
         if self._since_row:
             self._log_row()
         self._progress(total, now=True)
         if not self._stop.reason:
             self._evaluate()
         if extras.save is not None:
-            self._save("step")
+            if not self._stop.reason:
+                self._save("step")
             self._save("final")
         return self._best
 
