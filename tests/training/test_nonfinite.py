@@ -49,7 +49,7 @@ def poisoned(algo: str, source: str, value: float, *, at: int = 50, **options: A
     times = options.pop("times", 1)
     make = partial(Poisoned, where, value, at, action_of(algo), tree, times)
     agent = AGENTS[algo](make, **SMALL | {"num_envs": 2} | OPTIONS[algo] | ADDS.get(algo, {}) | options)
-    algorithm: Any = agent.loop.algorithm  # type: ignore[attr-defined]
+    algorithm: Any = agent.loop.algorithm
     kind, _, number = source.partition("-")
     if kind == "loss":
         name = LOSSES[algo][int(number)]
@@ -313,7 +313,7 @@ def test_too_many_in_a_row_stop_the_run_with_a_good_checkpoint(tmp_path: Path) -
 
 def test_good_minibatches_between_bad_ones_begin_the_count_anew() -> None:
     agent = poisoned("dqn", "", 0.0, on_nonfinite="skip", nonfinite_limit=2)
-    algorithm: Any = agent.loop.algorithm  # type: ignore[attr-defined]
+    algorithm: Any = agent.loop.algorithm
     inner = algorithm._loss
     calls: list[int] = []
 

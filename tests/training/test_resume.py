@@ -20,16 +20,17 @@ from steadyrl.training.run import Run
 from steadyrl.training.saving import ARRAYS, STATE
 
 ON = {"n_steps": 32, "num_envs": 4}
+PPO = {**ON, "batch_size": 64, "n_epochs": 2}
 OFF = {"learning_starts": 64, "batch_size": 16, "buffer_size": 300, "net_arch": (16,), "num_envs": 2}
 CASES: dict[str, tuple[str, str, int, dict[str, Any]]] = {
-    "ppo": ("ppo", "CartPole-v1", 1000, {**ON, "batch_size": 64, "n_epochs": 2}),
+    "ppo": ("ppo", "CartPole-v1", 1000, PPO),
     "ppo, normalised": (
-        "ppo", "Pendulum-v1", 1000, {**ON, "batch_size": 64, "n_epochs": 2, "normalize_obs": True, "normalize_reward": True}
+        "ppo", "Pendulum-v1", 1000, {**PPO, "normalize_obs": True, "normalize_reward": True}
     ),
-    "ppo, gSDE": ("ppo", "Pendulum-v1", 1000, {**ON, "batch_size": 64, "n_epochs": 2, "use_sde": True, "sde_sample_freq": 7}),
-    "ppo, async": ("ppo", "CartPole-v1", 1000, {**ON, "batch_size": 64, "n_epochs": 2, "vec": "async", "num_envs": 2}),
-    "ppo, native vector": ("ppo", "CartPole-v1", 1000, {**ON, "batch_size": 64, "n_epochs": 2, "vec": "native"}),
-    "ppo, PyTorch": ("ppo", "CartPole-v1", 1000, {**ON, "batch_size": 64, "n_epochs": 2, "kernels": "torch"}),
+    "ppo, gSDE": ("ppo", "Pendulum-v1", 1000, {**PPO, "use_sde": True, "sde_sample_freq": 7}),
+    "ppo, async": ("ppo", "CartPole-v1", 1000, {**PPO, "vec": "async", "num_envs": 2}),
+    "ppo, native vector": ("ppo", "CartPole-v1", 1000, {**PPO, "vec": "native"}),
+    "ppo, PyTorch": ("ppo", "CartPole-v1", 1000, {**PPO, "kernels": "torch"}),
     "a2c": ("a2c", "CartPole-v1", 1000, {"n_steps": 5, "num_envs": 4}),
     "dqn": ("dqn", "CartPole-v1", 800, OFF),
     "dqn, prioritised, n-step": ("dqn", "CartPole-v1", 800, {**OFF, "prioritized": True, "n_step": 3}),
@@ -38,7 +39,7 @@ CASES: dict[str, tuple[str, str, int, dict[str, Any]]] = {
     "sac, discrete": ("sac", "CartPole-v1", 400, OFF),
     "td3": ("td3", "Pendulum-v1", 400, {**OFF, "action_noise_type": "ornstein-uhlenbeck", "action_noise_std": 0.1}),
     "ddpg": ("ddpg", "Pendulum-v1", 400, OFF),
-    "ppo, Box2D": ("ppo", "LunarLander-v3", 600, {**ON, "batch_size": 64, "n_epochs": 2}),
+    "ppo, Box2D": ("ppo", "LunarLander-v3", 600, PPO),
 }  # fmt: skip
 
 
