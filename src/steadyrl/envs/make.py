@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
+from steadyrl.envs.envpool import FromEnvPool
 from steadyrl.envs.registry import missing_package
 from steadyrl.envs.sources import (
     Instance,
@@ -61,6 +62,11 @@ class EnvFactory:
     def registered(self) -> GymSpec | None:
         """Gymnasium's specification for an id, None for anything else."""
         return self._source.spec if isinstance(self._source, Registered) else None
+
+    @property
+    def pool_task(self) -> str | None:
+        """EnvPool's name of an environment that was asked for as EnvPool's own, None for anything else."""
+        return self._source.task if isinstance(self._source, FromEnvPool) else None
 
     @property
     def is_instance(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
+from steadyrl.envs.envpool import PREFIX, FromEnvPool
 from steadyrl.envs.registry import creator_of, find_spec, load_file, without_class
 from steadyrl.envs.wrappers import MIGRATE
 from steadyrl.errors import UserError, nearest
@@ -49,6 +50,8 @@ def source_of(env: object) -> Source:
             raise without_class(env.removesuffix(":"))
         if path.endswith(".py"):
             return FromFile(path, class_name)
+        if path == PREFIX:
+            return FromEnvPool(class_name)
         return Registered(find_spec(env), module=path)
     if isinstance(env, gym.Env):
         return Instance(env)
