@@ -1,10 +1,10 @@
 """EnvPool's environments, which C++ threads step: an extra of its own, with other trajectories than Gymnasium's.
 
-What EnvPool 1.2.5 does, tried: its vector environment declares NEXT_STEP and keeps to it (the row after an episode's end
-is made up); each environment draws from its own seed, fixed when the pool is made, whatever the number of threads;
-`reset(seed=...)` is ignored; a step that terminates just at the limit on an episode is told as truncated alone; rows come
-in the order of the environments. So here a pool is made anew for each seeding, its limit is one step later than the one
-that is kept, and ended environments are reset at once (SAME_STEP), which leaves no row made up and no flag lost.
+What EnvPool 1.2.5 does, tried: its vector environment declares NEXT_STEP and keeps to it (the row after an episode's
+end is made up); each environment draws from its own seed, fixed when the pool is made, whatever the number of threads;
+`reset(seed=...)` is ignored; a step that terminates just at the limit on an episode is told as truncated alone; rows
+come in the order of the environments. So here a pool is made anew for each seeding, its limit is one step later than
+the one that is kept, and ended environments are reset at once (SAME_STEP): no row is made up and no flag lost.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class PoolVectorEnv(VectorEnv[Any, Any, Any]):
         """Start every environment with its own seed, [N]; without, each draws on."""
         if seed is not None or self._envs is None:
             self._envs = None  # its threads end before others begin
-            self._envs = self._pool.open(self.num_envs, list(range(self.num_envs)) if seed is None else seed, self._limit)
+            self._envs = self._pool.open(
+                self.num_envs, list(range(self.num_envs)) if seed is None else seed, self._limit
+            )
         self._lengths[:] = 0
         obs, info = self._envs.reset()
         return _in_order(obs, info), {}

@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from steadyrl.envs.envpool import FromEnvPool
 from steadyrl.envs.registry import missing_package
 from steadyrl.envs.sources import (
+    FromCallable,
     Instance,
     Registered,
     Source,
@@ -72,6 +73,11 @@ class EnvFactory:
     def is_instance(self) -> bool:
         """Whether there is only the one environment that the user made."""
         return isinstance(self._source, Instance)
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether the user's function that makes environments may remember something from call to call."""
+        return isinstance(self._source, FromCallable) and self._source.holds_state
 
     @property
     def can_remake(self) -> bool:

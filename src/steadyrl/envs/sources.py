@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -108,6 +110,11 @@ class FromCallable:
         name = getattr(self._creator, "__name__", type(self._creator).__name__)
         return "env" if name == "<lambda>" else str(name)
 
+    @property
+    def holds_state(self) -> bool:
+        """Whether it may remember something from call to call, which copies in other processes would not share."""
+        return not _is_plain(self._creator)
+
     def check(self, kwargs: Mapping[str, Any]) -> None:
         """Raise UserError where these arguments cannot fit."""
         _check_arguments(self._creator, kwargs, self.id)
@@ -209,6 +216,18 @@ def time_limit(env: gym.Env[Any, Any]) -> int | None:
         layer = layer.env
     declared = env.spec.max_episode_steps if env.spec is not None else None
     return min(limits) if limits else declared
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value cannot change: a class, a module, a number, a function over nothing but such values."""
+    if isinstance(value, partial):
+        return all(map(_is_plain, (value.func, *value.args, *value.keywords.values())))
+    if isinstance(value, FunctionType):
+        held = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
+        return all(map(_is_plain, (*held, *(value.__defaults__ or ()))))
+    if isinstance(value, tuple | frozenset):
+        return all(map(_is_plain, value))
+    return isinstance(value, type | ModuleType | str | bytes | int | float | bool | None)
 
 
 def _check_arguments(creator: Callable[..., Any], kwargs: Mapping[str, Any], name: str) -> None:
