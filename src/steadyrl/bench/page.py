@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +18,8 @@ from steadyrl.kernels import usable_cores
 
 def show(report: Report, console: Console) -> None:
     """Print the page."""
-    console.print(Group(*_parts(report)))
+    for part in _parts(report):
+        console.print(part, soft_wrap=isinstance(part, Text))  # a command that is to be pasted stays in one line
 
 
 def _parts(report: Report) -> Iterator[RenderableType]:

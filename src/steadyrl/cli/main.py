@@ -13,9 +13,9 @@ COMMANDS = {
     "train": "train an agent into a run folder",
     "eval": "evaluate the agent of a run",
     "record": "make an mp4 of the agent of a run",
-    "bench": "measure how fast an environment can be stepped, and recommend settings",
     "presets": "list tuned settings per algorithm and environment",
     "info": "show versions and hardware",
+    "bench": "measure how fast an environment can be stepped, and recommend settings",
     "completion": "print a completion script for bash, zsh or fish",
 }
 

@@ -206,13 +206,18 @@ class FromEnvPool:
         return env if limit is None else gym.wrappers.TimeLimit(env, limit)
 
 
+def installed() -> bool:
+    """Whether the package is there."""
+    return importlib.util.find_spec("envpool") is not None
+
+
 def load_envpool(name: str) -> Any:
     """The package.
 
     Raises:
         UserError: it is not installed, or cannot be imported.
     """
-    if importlib.util.find_spec("envpool") is None:
+    if not installed():
         raise UserError(
             f"{name} cannot be stepped by EnvPool, which is not installed.",
             remedy="pip install 'steadyrl[envpool]'",
