@@ -70,6 +70,13 @@ def test_finalists_are_near_the_best_and_the_fastest_first() -> None:
     assert finalists([row(None, 1)], 4) == []
 
 
+def test_noisy_rows_have_another_chance() -> None:
+    noisy = Row(Cell(1, "sync"), 70.0, spread=0.2)
+    best = Row(Cell(4, "sync"), 100.0, spread=0.15)
+    assert finalists([noisy, best], 4) == [best.cell, noisy.cell]
+    assert finalists([Row(Cell(1, "sync"), 49.0, spread=0.9), best], 4) == [best.cell]
+
+
 def test_the_command_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell(8, "async", 2)
     monkeypatch.setattr(rows_module, "HAS_WORKERS", True)
@@ -93,6 +100,7 @@ def test_a_row_as_json_has_every_field() -> None:
         "num_envs": 4,
         "num_workers": 2,
         "steps_per_second": 2000.0,
+        "spread": 0.0,
         "us_per_step": 500.0,
         "cores_busy": 1.5,
         "memory_bytes": 4_000_000,

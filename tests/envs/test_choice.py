@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from steadyrl.envs import choice
+from steadyrl.envs import choice, timing
 from steadyrl.envs.choice import Choice, choose, clearly, fastest, in_processes, picked, workers_to_try
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.timing import Cost, Timed
@@ -133,7 +133,8 @@ def test_one_environment_and_an_instance_need_no_timing() -> None:
     assert Counted.made == 1
 
 
-def test_a_cheap_environment_is_made_once_and_closed() -> None:
+def test_a_cheap_environment_is_made_once_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_step_cost", lambda env, actions: (1e-6, 1.0))
     assert "could not beat that" in chosen(Counted, 4).reason
     assert (Counted.made, Counted.open) == (1, 0)
 

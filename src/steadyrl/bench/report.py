@@ -151,7 +151,7 @@ def bench(asked: Asked, say: Callable[[Row], None] = lambda row: None) -> Report
     sweep = Sweep(factory, cost, limits, asked.num_workers, say)
     rows = sorted(sweep.run(asked.num_envs, [default]), key=lambda row: (row.cell.num_envs, row.cell.backend))
     chosen, same = recommended(rows), recommended(rows, same_results=True)
-    compared = _beside(factory, rows, asked)
+    compared = _beside(factory, cost, rows, asked)
     trained, threads, gain = _trained(asked, default, chosen, same, rows)
     if trained and (best := _fastest(trained)) is not None:
         chosen = next((row for row in rows if row.cell == best), chosen)
@@ -160,14 +160,14 @@ def bench(asked: Asked, say: Callable[[Row], None] = lambda row: None) -> Report
     )
 
 
-def _beside(factory: EnvFactory, rows: Sequence[Row], asked: Asked) -> list[Beside]:
+def _beside(factory: EnvFactory, cost: Cost, rows: Sequence[Row], asked: Asked) -> list[Beside]:
     """Ours and Gymnasium's, for the backends that both have, at the number of environments next to eight."""
     found = []
     for backend in ("sync", "async"):
         measured = [row.cell for row in rows if row.cell.backend == backend and row.steps_per_second]
         if measured:
             cell = min(measured, key=lambda cell: (abs(cell.num_envs - _BESIDE), cell.num_workers or 0))
-            each = beside(factory, cell, asked.seconds * _BESIDE_SHARE)
+            each = beside(factory, cell, asked.seconds * _BESIDE_SHARE, busy=cost.busy)
             found += [each] if each is not None else []
     return found
 

@@ -12,6 +12,7 @@ from steadyrl.envs.choice import HAS_WORKERS
 BACKENDS = ("sync", "native", "envpool", "async")  # the simpler one first
 OTHER_RESULTS = ("native", "envpool")  # other trajectories than Gymnasium's for the same seed
 NEAR = 0.96  # of the best: as good as it, as far as a measurement can tell
+_MOST_OFF = 0.5  # what noise may make of a rate at most
 FINAL = 0.85  # of the best: measured again before anything is recommended
 _PAYS = 1.05  # times faster with more environments, or it is no use going on
 
@@ -42,6 +43,7 @@ class Row:
         cores_busy: Seconds of CPU time a second, worker processes included.
         memory_bytes: Taken by the environments and their processes, beyond what the program had before.
         reason: Why there is no measurement.
+        spread: How far the turns lay apart: half the distance between their quartiles, as a share of the median.
     """
 
     cell: Cell
@@ -49,6 +51,7 @@ class Row:
     cores_busy: float | None = None
     memory_bytes: int | None = None
     reason: str = ""
+    spread: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """As `steadyrl bench --json` has it."""
@@ -59,6 +62,7 @@ class Row:
             "num_envs": self.cell.num_envs,
             "num_workers": self.cell.num_workers,
             "steps_per_second": self.steps_per_second,
+            "spread": self.spread if measured else None,
             "us_per_step": 1e6 / self.steps_per_second if measured and self.steps_per_second else None,
             "cores_busy": self.cores_busy,
             "memory_bytes": self.memory_bytes,
@@ -85,9 +89,16 @@ def still_pays(rates: Sequence[float]) -> bool:
 
 
 def finalists(rows: Iterable[Row], most: int) -> list[Cell]:
-    """The cells that may be the best, the fastest first, to be measured once more side by side."""
-    rates = sorted(((row.steps_per_second or 0.0, row.cell) for row in _measured(rows)), key=lambda pair: -pair[0])
-    return [cell for rate, cell in rates if rate >= FINAL * rates[0][0]][:most]
+    """The cells that may be the best, the fastest first, to be measured once more side by side: those near the best, or
+    that would be if both were off by as much as their turns lay apart."""
+    ranked = sorted(_measured(rows), key=lambda row: -(row.steps_per_second or 0.0))
+    best = ranked[0] if ranked else None
+    return [row.cell for row in ranked if best is not None and _may_equal(row, best)][:most]
+
+
+def _may_equal(row: Row, best: Row) -> bool:
+    off = max(1.0 - FINAL, row.spread + best.spread)
+    return (row.steps_per_second or 0.0) >= (1.0 - min(off, _MOST_OFF)) * (best.steps_per_second or 0.0)
 
 
 def recommended(rows: Iterable[Row], *, same_results: bool = False) -> Row | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from time import process_time
 from typing import Any
 
 import gymnasium as gym
@@ -80,13 +81,16 @@ class Bare:
             env.close()
 
 
-def beside(factory: EnvFactory, cell: Cell, seconds: float) -> Beside | None:
+def beside(factory: EnvFactory, cell: Cell, seconds: float, *, busy: float = 0.0) -> Beside | None:
     """Time ours, Gymnasium's and the plain loop in turns; None where Gymnasium's cannot step this environment.
+
+    Where all is done in this process, and done by the CPU, its time is taken, which other programs do not disturb.
 
     Args:
         factory: Makes the environments.
         cell: Sync or async.
         seconds: For all three together.
+        busy: Which share of a step of the environment the CPU works.
     """
     with undisturbed(), ExitStack() as stack, suppress(Exception):
         ours = open_cell(factory, cell)
@@ -98,7 +102,8 @@ def beside(factory: EnvFactory, cell: Cell, seconds: float) -> Beside | None:
         bare = Bare([bare_env(factory) for _ in range(cell.num_envs)])
         stack.callback(bare.close)
         space = ours.spec.action_space
-        timed = [Timed(each, space) for each in (ours, theirs, bare)]
+        clock = process_time if cell.backend == "sync" and busy == 1.0 else None
+        timed = [Timed(each, space, clock) for each in (ours, theirs, bare)]
         for each in timed:
             each.turn(0.0)
             each.rates.clear()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from steadyrl.bench.load import Load, memory_bytes
+from steadyrl.bench.load import Load, family, memory_bytes
 from steadyrl.bench.rows import BACKENDS, OTHER_RESULTS, Cell, Row, finalists, still_pays
 from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.choice import PROCESS_BYTES, worker_options, workers_to_try
@@ -15,11 +15,11 @@ from steadyrl.envs.timing import SEED, Cost, Timed, undisturbed
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import SteadyRLError
 
-ROUNDS = 3
-_FINAL_ROUNDS = 5
-_FINALISTS = 4
-_SHARE = 0.6  # of the time for going over all cells; the rest for the finalists and what else there is
-_FINAL_SHARE = 0.2
+ROUNDS = 5
+_FINAL_ROUNDS = 11
+_FINALISTS = 5
+_SHARE = 0.5  # of the time for going over all cells; the rest for the finalists and what else there is
+_FINAL_SHARE = 0.3
 _LEAST_S = 0.02  # a turn that is shorter says little
 _LONGEST = 0.25  # of the whole time that one vector step may take
 
@@ -45,8 +45,8 @@ class _Open:
 
     cell: Cell
     timed: Timed
-    load: Load = field(default_factory=Load)
-    memory: int = 0
+    load: Load
+    memory: int
 
 
 class Sweep:
@@ -145,11 +145,12 @@ class Sweep:
         timed = Timed(envs, envs.spec.action_space)
         timed.turn(_LEAST_S)  # processes wake up, code is loaded, memory is touched
         timed.rates[:] = self._rates.get(cell, [])
-        return _Open(cell, timed, memory=max(memory_bytes() - before, 0))
+        return _Open(cell, timed, Load(family()), max(memory_bytes() - before, 0))
 
     def _row(self, opened: _Open) -> Row:
         self._rates[opened.cell] = opened.timed.rates
-        return Row(opened.cell, opened.timed.rate, opened.load.cores, opened.memory)
+        timed = opened.timed
+        return Row(opened.cell, timed.rate, opened.load.cores, opened.memory, spread=timed.spread)
 
     def _refusal(self, cell: Cell) -> str:
         """Why a cell is not tried; empty where it is."""

@@ -6,7 +6,7 @@ import importlib.util
 import random
 import statistics
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter, process_time
@@ -60,9 +60,11 @@ class Timed:
     Args:
         envs: The vector, reset already.
         space: Action space of one environment.
+        clock: Tells seconds; None is the wall's.
     """
 
-    def __init__(self, envs: Steps, space: gym.Space[Any]) -> None:
+    def __init__(self, envs: Steps, space: gym.Space[Any], clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or perf_counter
         self._step = envs.step
         self.num_envs = envs.num_envs
         self._actions = actions_for(space, envs.num_envs)
@@ -71,12 +73,12 @@ class Timed:
 
     def turn(self, seconds: float) -> float:
         """Step for about so long, once at least; returns environment steps per second."""
-        start, now, count = perf_counter(), 0.0, 0
+        start, now, count = self._clock(), 0.0, 0
         while not count or now < seconds:
             self._step(self._actions[self._at % _BATCHES])
             self._at += 1
             count += 1
-            now = perf_counter() - start
+            now = self._clock() - start
         self.rates.append(count * self.num_envs / now)
         return self.rates[-1]
 
@@ -84,6 +86,14 @@ class Timed:
     def rate(self) -> float:
         """Environment steps per second: the median of the turns."""
         return statistics.median(self.rates)
+
+    @property
+    def spread(self) -> float:
+        """How far the turns lie apart: half the distance between their quartiles, as a share of the median."""
+        if len(self.rates) < 2:
+            return 0.0
+        low, middle, high = statistics.quantiles(self.rates, n=4)
+        return (high - low) / 2 / middle
 
 
 def in_turns(timed: Sequence[Timed], seconds: float, rounds: int) -> None:

@@ -158,6 +158,20 @@ def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:
         factory.spec.max_episode_steps,
         "native",
     )
+    if registered.entry_point is not None:
+        probe = factory()
+        probe.close()
+        if not (
+            same_kind(spec.obs_space, probe.observation_space) and same_kind(spec.action_space, probe.action_space)
+        ):
+            vector.close()
+            raise UserError(
+                f"The native vector environment of {factory.id} is another one than the single environment: it has "
+                f"observations {spec.obs_space} and actions {spec.action_space} instead of {probe.observation_space} "
+                f"and {probe.action_space}.",
+                remedy="Use vec='sync' or vec='async'.",
+                code="vec-native",
+            )
     return VectorAdapter(vector, spec, seeds_each=False)
 
 
