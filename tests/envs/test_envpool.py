@@ -63,6 +63,18 @@ def test_rows_are_in_order_and_successors_true() -> None:
 
 
 @pytest.mark.usefixtures("pool")
+def test_rewards_and_flags_belong_to_their_rows() -> None:
+    envs = make_vec("envpool:Fall-v0", 3, vec="envpool", max_episode_steps=3)
+    envs.reset([5, 6, 7])
+    FakePool.made[0].falls[0] = 2
+    actions = np.array([0, 1, 2])
+    steps = [envs.step(actions) for _ in range(3)]
+    assert [step.rewards.tolist() for step in steps] == [[1.0, 2.0, 3.0]] * 3
+    assert [step.terminated.tolist() for step in steps] == [[False] * 3, [True, False, False], [False] * 3]
+    assert [step.truncated.tolist() for step in steps] == [[False] * 3, [False] * 3, [False, True, True]]
+
+
+@pytest.mark.usefixtures("pool")
 def test_each_seeding_makes_a_pool_and_later_resets_draw_on() -> None:
     vector = envpool.PoolVectorEnv(envpool.Pool("Fall-v0", {}), 2, None)
     vector.reset(seed=[1, 2**31])

@@ -411,7 +411,7 @@ class OtherVector(gym.vector.VectorEnv[Any, Any, Any]):
 
 
 def test_a_native_vector_of_another_environment_is_refused() -> None:
-    gym.register("OtherVector-v0", entry_point=CartPoleEnv, vector_entry_point=OtherVector)
+    gym.register("OtherVector-v0", entry_point=cast(Any, CartPoleEnv), vector_entry_point=cast(Any, OtherVector))
     try:
         with pytest.raises(UserError, match=r"OtherVector-v0 is another one than the single .*\(4, 84, 84\)"):
             make_vec("OtherVector-v0", 2, vec="native")

@@ -27,6 +27,7 @@ class FakePool:
         self.seeds = np.array(seed)
         self.episode = np.full(num_envs, -1)
         self.t = np.zeros(num_envs, dtype=int)
+        self.falls = np.full(num_envs, FALLS)
         self.pending = np.zeros(num_envs, dtype=bool)
         self.resets: list[list[int]] = []
         FakePool.made.append(self)
@@ -42,7 +43,7 @@ class FakePool:
         self._start(np.flatnonzero(fresh))
         self.t[~fresh] += 1
         cut = ~fresh & (self.t >= self.limit)
-        ended = ~fresh & (self.t >= FALLS)
+        ended = ~fresh & (self.t >= self.falls)
         self.pending = cut | ended
         order = np.arange(len(self.t))[::-1]
         rewards = np.where(fresh, 0.0, 1.0 + np.ravel(actions)).astype(np.float32)
