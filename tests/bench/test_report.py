@@ -84,6 +84,14 @@ def test_the_page_says_it_in_words_and_ends_with_the_command() -> None:
     assert all(len(line) <= 100 for line in lines if "  " in line.strip())  # the tables
 
 
+@pytest.mark.parametrize(("cores", "busy", "disturbed"), [(0.6, 1.0, True), (0.9, 1.0, False), (0.1, 0.2, False)])
+def test_a_busy_machine_is_said(cores: float, busy: float, disturbed: bool) -> None:
+    row = Row(Cell(4, "sync"), 4000.0, cores)
+    found = report(rows=[row], chosen=row, cost=Cost(0.01, 1e-4, busy, draws=False))
+    assert found.to_json()["disturbed"] is disturbed
+    assert ("Other programs kept the cores busy" in page(found)) is disturbed
+
+
 def test_a_long_command_stays_in_one_line() -> None:
     text = page(report(asked=Asked("X-v0", extra=["--env-kwargs", "path=" + 30 * "long/"])), width=60)
     assert text.splitlines()[-1].endswith(30 * "long/")

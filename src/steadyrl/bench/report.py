@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from steadyrl.bench.learning import Trained
 
 _BESIDE = 8  # environments at which ours and Gymnasium's are compared, or fewer where fewer are measured
+_WHOLE = 0.7  # of a core; less is not what an environment in this process uses, where nothing disturbs it
 _BESIDE_SHARE = 0.1  # of the time, for each comparison
 _TRAIN_SHARE = 1.0  # of the time again, for trainings where an algorithm is named
 
@@ -89,6 +90,12 @@ class Report:
         return command(algo, self.asked.env, self.chosen.cell, threads=self.threads, extra=self.asked.extra)
 
     @property
+    def disturbed(self) -> bool:
+        """Whether other programs took the CPU away: environments that never wait did not have a whole core."""
+        alone = [row.cores_busy for row in self.rows if row.cell.backend == "sync" and row.cores_busy is not None]
+        return self.cost.busy == 1.0 and any(cores < _WHOLE for cores in alone)
+
+    @property
     def fits(self) -> int | None:
         """How many environments like the recommended ones the memory holds; None where they take next to nothing."""
         row = self.chosen
@@ -113,6 +120,7 @@ class Report:
             "training": [each.to_json() for each in self.trained],
             "memory": {"allowed_bytes": self.memory[0], "why": self.memory[1], "most_environments": self.fits},
             "recommendation": None if self.chosen is None else self._recommendation(self.chosen),
+            "disturbed": self.disturbed,
             "wall_s": self.wall_s,
         }
 
