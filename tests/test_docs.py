@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import steadyrl as srl
+from steadyrl.cli.bench_command import BenchOptions
 from steadyrl.cli.eval_command import EvalOptions
 from steadyrl.cli.flags import _ELSEWHERE, flags_of, take_apart, values
 from steadyrl.cli.info_command import InfoOptions
@@ -29,7 +30,13 @@ from support.docs import PAGES, ROOT, anchors, blocks, commands, links, page_id,
 
 DOCS = ROOT / "docs"
 MAKE_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-OPTIONS = {"eval": EvalOptions, "record": RecordOptions, "presets": PresetsOptions, "info": InfoOptions}
+OPTIONS = {
+    "eval": EvalOptions,
+    "record": RecordOptions,
+    "presets": PresetsOptions,
+    "info": InfoOptions,
+    "bench": BenchOptions,
+}
 FOREIGN_FLAGS = {"help", "version", "logdir"}  # argparse's and TensorBoard's
 TAG = re.compile(r"\b(?:rollout|time|train|eval)/[a-z_]+\b")
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]

@@ -116,7 +116,7 @@ def _recommendation(report: Report) -> Iterator[str]:
         yield "Another number of environments is another training, with other batches and updates: look at the score."
     yield f"Memory: {report.memory[1]}{_fit(report)}."
     if report.disturbed:
-        yield "Other programs kept the cores busy meanwhile, so figures are low and may mislead: measure again in quiet."
+        yield "Other programs kept the cores busy meanwhile: the figures are low and may mislead, so measure again."
     yield f"Measured in {report.wall_s:.0f} s. To train with these settings:"
     yield f"  {report.command}"
 
