@@ -14,7 +14,7 @@ TORCH_CPU := requirements/torch-cpu.txt
 PIP_FLAGS := -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test test-native check format test-learning test-soak test-full bench-peers speed lock clean
+.PHONY: help setup native demo test test-native check format test-learning test-matrix test-soak test-full bench-peers speed lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -58,6 +58,7 @@ demo: setup ## train PPO on CartPole-v1, evaluate it, say where everything is
 
 test: setup ## every test that fits a plain machine
 	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python requirements/matrix.py 1.1.1 --quick
 
 test-native: setup ## the kernel tests on a build with AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python requirements/native.py sanitize
@@ -74,6 +75,9 @@ format: setup ## rewrite the code in the house format
 
 test-learning: setup ## train to the published scores
 	$(BIN)/python -m pytest -m learning -n 2 --timeout 14400
+
+test-matrix: setup ## the environment layer on every supported version of Gymnasium
+	$(BIN)/python requirements/matrix.py
 
 test-soak: setup ## fault and fuzz tests at full size
 	$(BIN)/python -m pytest -m soak --timeout 14400

@@ -26,6 +26,9 @@ CUDA = re.compile(r"(nvidia-|cuda-|triton$)")
 # On Python 3.14 gymnasium asks for these instead of the Box2D wheel; they need a C++ compiler.
 NEED_COMPILER = {"box2d-py", "swig"}
 
+# All but envpool, whose wheels are hundreds of megabytes; its tests are among those of `make test-full`.
+EXTRAS = ("box2d", "mujoco", "video")
+
 COMMAND = ["uv", "pip", "compile", "--universal", "--python-version", "3.11"]
 OPTIONS = ["--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
 
@@ -66,7 +69,8 @@ def write(lock: Path, entries: list[str]) -> None:
 def main() -> None:
     """Resolve, then keep what a CPU machine without a compiler can install."""
     kept = []
-    for entry in resolve(LOCK, "pyproject.toml", "--extra", "all", "--group", "dev"):
+    extras = [word for extra in EXTRAS for word in ("--extra", extra)]
+    for entry in resolve(LOCK, "pyproject.toml", *extras, "--group", "dev"):
         name = entry.partition("==")[0]
         if wanted(name):
             kept.append(with_cpu_hashes(entry) if name == "torch" else entry)

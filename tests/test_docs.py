@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import steadyrl as srl
+from steadyrl.cli.bench_command import BenchOptions
 from steadyrl.cli.eval_command import EvalOptions
 from steadyrl.cli.flags import _ELSEWHERE, flags_of, take_apart, values
 from steadyrl.cli.info_command import InfoOptions
@@ -36,6 +37,7 @@ OPTIONS = {
     "presets": PresetsOptions,
     "info": InfoOptions,
     "replay": ReplayOptions,
+    "bench": BenchOptions,
 }
 FOREIGN_FLAGS = {"help", "version", "logdir"}  # argparse's and TensorBoard's
 TAG = re.compile(r"\b(?:rollout|time|train|eval)/[a-z_]+\b")

@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bundle": BASE | {"spaces", "nn"},
     "algorithms": FOUNDATION | TENSORS | {"bundle"},
     "training": LEARNING | {"envs"},
-    "cli": LEARNING | {"envs", "training"},
+    "bench": LEARNING | {"envs", "training"},
+    "cli": LEARNING | {"envs", "training", "bench"},
     "__main__": {"cli"},
 }
 

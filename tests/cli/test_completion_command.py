@@ -32,6 +32,9 @@ def completed(*words: str) -> list[str]:
         (("steadyrl", "train", "ppo", "--no-ortho"), ["--no-ortho-init"]),
         (("steadyrl", "train", "ppo", "--learning-rate-e"), ["--learning-rate-end"]),
         (("steadyrl", "eval", "late"), ["latest"]),
+        (("steadyrl", "be"), ["bench"]),
+        (("steadyrl", "bench", "CartP"), ["CartPole-v1"]),
+        (("steadyrl", "bench", "CartPole-v1", "--num"), ["--num-envs", "--num-workers"]),
     ],
 )
 def test_bash_completes(words: tuple[str, ...], offered: list[str]) -> None:

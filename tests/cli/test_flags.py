@@ -89,7 +89,7 @@ def test_a_flag_carries_doc_default_and_placeholder() -> None:
         "[N,N]",
         "X",
     ]
-    assert flag("vec").metavar == "{auto,sync,async,native}"
+    assert flag("vec").metavar == "{auto,sync,async,envpool,native}"
     assert flag("env-kwargs").metavar == "K=V ..."
 
 

@@ -14,9 +14,11 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.envs.registration import registry
 
 from steadyrl.envs.make import make_env_factory
+from steadyrl.envs.vector import make_vec
 from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import UserError
 from support.envs import ConstantReward
@@ -395,3 +397,23 @@ def test_a_class_of_a_module_is_answered_with_its_file(tmp_path: Path, monkeypat
     error = refusal("rooms_of_a_module:Doors")
     assert error.code == "unknown-env"
     assert error.remedy.startswith("Write rooms_of_a_module.py:Doors ")
+
+
+class OtherVector(gym.vector.VectorEnv[Any, Any, Any]):
+    """A native vector whose observations are not the single environment's, as ALE's preprocessed pictures are."""
+
+    metadata = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    single_observation_space = gym.spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    single_action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, num_envs: int, **kwargs: Any) -> None:
+        self.num_envs = num_envs
+
+
+def test_a_native_vector_of_another_environment_is_refused() -> None:
+    gym.register("OtherVector-v0", entry_point=cast(Any, CartPoleEnv), vector_entry_point=cast(Any, OtherVector))
+    try:
+        with pytest.raises(UserError, match=r"OtherVector-v0 is another one than the single .*\(4, 84, 84\)"):
+            make_vec("OtherVector-v0", 2, vec="native")
+    finally:
+        del gym.registry["OtherVector-v0"]

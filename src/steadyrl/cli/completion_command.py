@@ -24,6 +24,7 @@ example:
 _BASH = """_steadyrl() {{
   local words
   if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"
+  elif [ "${{COMP_WORDS[1]}}" = bench ]; then words="{envs} {bench}"
   elif [ "${{COMP_WORDS[1]}}" != train ]; then words="{common}"; COMPREPLY=($(compgen -f -- "$2"))
   elif [[ "$2" == -* ]]; then words="{flags}"
   elif [ "$COMP_CWORD" -eq 2 ]; then words="{algos}"
@@ -34,7 +35,8 @@ complete -o default -F _steadyrl steadyrl"""
 
 _FISH = """complete -c steadyrl -n __fish_use_subcommand -xa "{commands}"
 complete -c steadyrl -n "__fish_seen_subcommand_from train" -xa "{algos} {envs} {flags}"
-complete -c steadyrl -n "not __fish_seen_subcommand_from train" -a "{common}\""""
+complete -c steadyrl -n "__fish_seen_subcommand_from bench" -xa "{envs} {bench}"
+complete -c steadyrl -n "not __fish_seen_subcommand_from train bench" -a "{common}\""""
 
 
 def run(args: list[str], session: Session) -> int:
@@ -54,6 +56,7 @@ def run(args: list[str], session: Session) -> int:
 
 def script(shell: str) -> str:
     """The script for `bash`, `zsh` or `fish`."""
+    from steadyrl.cli.bench_command import BenchOptions
     from steadyrl.cli.main import COMMANDS
     from steadyrl.cli.train_command import TrainOptions
 
@@ -64,6 +67,7 @@ def script(shell: str) -> str:
         algos=" ".join(CONFIGS),
         envs=" ".join(sorted({name for algo in CONFIGS for name in presets(algo)})),
         flags=" ".join(_spellings([*shared, *hyper])),
+        bench=" ".join(_spellings(flags_of(BenchOptions, ""))),
         common="latest --json --help",
     )
     return f"autoload -U +X bashcompinit && bashcompinit\n{text}" if shell == "zsh" else text

@@ -15,7 +15,7 @@ from steadyrl.cli.parser import build, check, wants_help
 from steadyrl.cli.session import Session
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "safetensors", "rich", "tensorboardX", "psutil", "cloudpickle")
-_EXTRAS = {"box2d": "Box2D", "mujoco": "mujoco", "video": "av"}
+_EXTRAS = {"box2d": "Box2D", "envpool": "envpool", "mujoco": "mujoco", "video": "av"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ COMMANDS = {
     "presets": "list tuned settings per algorithm and environment",
     "info": "show versions and hardware",
     "replay": "run a recorded failure of an environment again",
+    "bench": "measure how fast an environment can be stepped, and recommend settings",
     "completion": "print a completion script for bash, zsh or fish",
 }
 

@@ -28,8 +28,8 @@ class RunSettings:
     """Fixes initial weights, action noise and minibatches, apart from the root seed."""
     eval_seed: int = 0
     """Seed of the evaluation episodes; the same for every training seed."""
-    vec: Literal["auto", "sync", "async", "native"] = "auto"
-    """How environments are stepped; auto is sync."""
+    vec: Literal["auto", "sync", "async", "envpool", "native"] = "auto"
+    """How environments are stepped; auto takes the faster of sync and async, which give the same results."""
     device: str = "auto"
     """Where networks run: auto, cpu, cuda or cuda:1; auto is the CPU for small networks."""
     threads: int | None = None

@@ -50,6 +50,15 @@ def require_memory(
     )
 
 
+def memory_allowed(limit: str | float | None) -> tuple[float, str]:
+    """Bytes that a limit allows (as `require_memory` takes it), and what to say of it.
+
+    Raises:
+        UserError: the limit is no such value.
+    """
+    return _allowed(limit)
+
+
 def free_memory(cgroups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> int:
     """Bytes that this process can still get: what the machine has, or less where its control groups say so.
 

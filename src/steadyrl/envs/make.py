@@ -12,8 +12,10 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
+from steadyrl.envs.envpool import FromEnvPool
 from steadyrl.envs.registry import missing_package
 from steadyrl.envs.sources import (
+    FromCallable,
     FromFile,
     Instance,
     Registered,
@@ -69,9 +71,19 @@ class EnvFactory:
         return self._source.address if isinstance(self._source, Registered | FromFile) else None
 
     @property
+    def pool_task(self) -> str | None:
+        """EnvPool's name of an environment that was asked for as EnvPool's own, None for anything else."""
+        return self._source.task if isinstance(self._source, FromEnvPool) else None
+
+    @property
     def is_instance(self) -> bool:
         """Whether there is only the one environment that the user made."""
         return isinstance(self._source, Instance)
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether the user's function that makes environments may remember something from call to call."""
+        return isinstance(self._source, FromCallable) and self._source.holds_state
 
     @property
     def can_remake(self) -> bool:

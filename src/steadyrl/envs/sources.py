@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import registry
 
+from steadyrl.envs.envpool import PREFIX, FromEnvPool
 from steadyrl.envs.registry import creator_of, find_spec, load_file, without_class
 from steadyrl.envs.wrappers import MIGRATE
 from steadyrl.errors import UserError, nearest
@@ -50,6 +53,8 @@ def source_of(env: object) -> Source:
             raise without_class(env.removesuffix(":"))
         if path.endswith(".py"):
             return FromFile(path, class_name)
+        if path == PREFIX:
+            return FromEnvPool(class_name)
         return Registered(find_spec(env), module=path)
     if isinstance(env, gym.Env):
         return Instance(env)
@@ -107,6 +112,11 @@ class FromCallable:
         """How errors and run folders call it."""
         name = getattr(self._creator, "__name__", type(self._creator).__name__)
         return "env" if name == "<lambda>" else str(name)
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether it may remember something from call to call, which copies in other processes would not share."""
+        return not _is_plain(self._creator)
 
     def check(self, kwargs: Mapping[str, Any]) -> None:
         """Raise UserError where these arguments cannot fit."""
@@ -210,6 +220,18 @@ def time_limit(env: gym.Env[Any, Any]) -> int | None:
         layer = layer.env
     declared = env.spec.max_episode_steps if env.spec is not None else None
     return min(limits) if limits else declared
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value cannot change: a class, a module, a number, a function over nothing but such values."""
+    if isinstance(value, partial):
+        return all(map(_is_plain, (value.func, *value.args, *value.keywords.values())))
+    if isinstance(value, FunctionType):
+        held = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
+        return all(map(_is_plain, (*held, *(value.__defaults__ or ()))))
+    if isinstance(value, tuple | frozenset):
+        return all(map(_is_plain, value))
+    return isinstance(value, type | ModuleType | str | bytes | int | float | bool | None)
 
 
 def _check_arguments(creator: Callable[..., Any], kwargs: Mapping[str, Any], name: str) -> None:

@@ -68,7 +68,7 @@ class EnvSpec:
     obs_space: gym.Space[Any]
     action_space: gym.Space[Any]
     max_episode_steps: int | None
-    backend: str  # sync, async, native
+    backend: str  # sync, async, envpool, native
 
 
 class VecEnv(Protocol):

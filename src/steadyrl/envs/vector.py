@@ -10,6 +10,7 @@ from gymnasium.envs.registration import registry
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from steadyrl.envs.adapter import VectorAdapter
+from steadyrl.envs.envpool import PREFIX, Pool, PoolVectorEnv, same_kind
 from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
 from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.outputs import insist_on_vector
@@ -24,7 +25,7 @@ from steadyrl.spaces import ActionSpec, ObsSpec
 
 __all__ = ["Vec", "VectorAdapter", "make_vec"]
 
-Vec = Literal["auto", "sync", "async", "native"]
+Vec = Literal["auto", "sync", "async", "envpool", "native"]
 
 
 def make_vec(
@@ -43,8 +44,9 @@ def make_vec(
         env: What `make_env_factory` takes, or a Gymnasium vector environment, which is used as it is with its own N.
         num_envs: N; 1 by default.
         vec: `sync` steps them one after the other in this process, `async` each in its own process with the same
-            results, `native` uses the vector environment that is registered for the id, whose random numbers are
-            others. `auto` is `sync`.
+            results; `envpool` uses EnvPool's environment of that name and `native` the vector environment that is
+            registered for the id, and either draws other random numbers. `auto` is `sync` here; a training chooses
+            for itself (`steadyrl.envs.choice`).
         env_kwargs: Arguments of the environment.
         max_episode_steps: Truncates episodes after this many steps instead of the environment's own limit.
         skipping: See `VectorAdapter`.
@@ -74,6 +76,8 @@ def make_vec(
         insist_on_restartable(factory, vec)
     if vec == "async":
         return _async(factory, num_envs or 1, skipping)
+    if vec == "envpool":
+        return _envpool(factory, num_envs or 1)
     if vec == "native":
         return _native(factory, num_envs or 1)
     return _sync(factory, num_envs or 1, skipping, restarts)
@@ -120,6 +124,27 @@ def _async(factory: EnvFactory, num_envs: int, skipping: Skipping | None) -> Vec
     return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping)
 
 
+def _envpool(factory: EnvFactory, num_envs: int) -> VectorAdapter:
+    task = factory.pool_task or (factory.registered.id if factory.registered else factory.id)
+    pool = Pool(task, factory.env_kwargs)
+    if factory.pool_task:
+        obs_space, action_space = pool.observation_space, pool.action_space
+        limit = factory.max_episode_steps or pool.max_episode_steps
+    else:
+        probe = factory()
+        obs_space, action_space, limit = probe.observation_space, probe.action_space, time_limit(probe)
+        probe.close()
+        if not (same_kind(pool.observation_space, obs_space) and same_kind(pool.action_space, action_space)):
+            raise UserError(
+                f"EnvPool's {task} is another environment than Gymnasium's: it has observations "
+                f"{pool.observation_space} and actions {pool.action_space} instead of {obs_space} and {action_space}.",
+                remedy=f"{PREFIX}:{task} trains and evaluates in EnvPool's; vec='sync' or 'async' in Gymnasium's.",
+                code="vec-envpool",
+            )
+    vector = PoolVectorEnv(pool, num_envs, limit, obs_space, action_space)
+    return VectorAdapter(vector, EnvSpec(factory.id, obs_space, action_space, limit, "envpool"), seeds_each=True)
+
+
 def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:
     registered = factory.registered
     if registered is None or registered.vector_entry_point is None:
@@ -146,6 +171,20 @@ def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:
         factory.spec.max_episode_steps,
         "native",
     )
+    if registered.entry_point is not None:
+        probe = factory()
+        probe.close()
+        if not (
+            same_kind(spec.obs_space, probe.observation_space) and same_kind(spec.action_space, probe.action_space)
+        ):
+            vector.close()
+            raise UserError(
+                f"The native vector environment of {factory.id} is another one than the single environment: it has "
+                f"observations {spec.obs_space} and actions {spec.action_space} instead of {probe.observation_space} "
+                f"and {probe.action_space}.",
+                remedy="Use vec='sync' or vec='async'.",
+                code="vec-native",
+            )
     return VectorAdapter(vector, spec, seeds_each=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,12 +15,14 @@ import numpy.typing as npt
 from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
 from steadyrl.configs import Config
+from steadyrl.envs.choice import worker_options
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ObsTree
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
+from steadyrl.training.backend import settled
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import jsonable, write_atomic
@@ -113,10 +115,19 @@ class Agent:
             UserError: the agent has no environment.
         """
         if self._loop is None:
+            self.settle(say)
             setup = self.require_setup()
             settings, restarts = setup.settings, restarts_of(setup, self.seeds)
             skipping = skipping_of(setup, self.seeds, restarts)
-            venv = make_vec(setup.source, self.config.num_envs, vec=settings.vec, skipping=skipping, restarts=restarts)
+            workers = worker_options(getattr(settings, "num_workers", None))
+            venv = make_vec(
+                setup.source,
+                self.config.num_envs,
+                vec=settings.vec,
+                skipping=skipping,
+                restarts=restarts,
+                **workers,
+            )
             try:
                 with self.computing():
                     start = int(self.about.get("num_timesteps", 0))
@@ -125,6 +136,13 @@ class Agent:
                 venv.close()
                 raise
         return self._loop
+
+    def settle(self, tell: Callable[[Notice], None]) -> None:
+        """Decide how the environments are stepped, where that was left open; they are not made yet."""
+        if self._loop is None and self.setup is not None:
+            said = "vec" in self.told
+            self.told.add("vec")
+            self.setup = settled(self.setup, (lambda notice: None) if said else tell)
 
     @property
     def num_timesteps(self) -> int:

@@ -84,6 +84,7 @@ class Learning:
         eval_env: EnvLike | None = None,
     ) -> None:
         self._agent = agent
+        agent.settle(say)
         self._setup = agent.require_setup()
         self._loop = agent.loop
         self._say = say
@@ -116,6 +117,8 @@ class Learning:
         with ExitStack() as stack:
             stack.enter_context(agent.computing())
             if folder is not None:
+                if resumed is None:
+                    folder.update_config(setup.to_json())
                 writer = RunWriter(folder.path, since=None if resumed is None else resumed.step)
                 stack.callback(writer.close)
                 self.events.add(writer)

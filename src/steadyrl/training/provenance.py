@@ -13,7 +13,18 @@ from typing import Any
 
 from steadyrl import kernels
 
-PACKAGES = ("steadyrl", "torch", "numpy", "gymnasium", "safetensors", "tensorboardX", "mujoco", "box2d", "ale-py")
+PACKAGES = (
+    "steadyrl",
+    "torch",
+    "numpy",
+    "gymnasium",
+    "safetensors",
+    "tensorboardX",
+    "mujoco",
+    "box2d",
+    "ale-py",
+    "envpool",
+)
 
 
 def provenance(working_directory: Path) -> dict[str, Any]:

@@ -102,6 +102,15 @@ class RunFolder:
         """`manifest.json`."""
         return read_json(self.path / "manifest.json")
 
+    def update_config(self, document: dict[str, Any]) -> None:
+        """Write into `config.json` how the environments are stepped, which is decided after the folder was made."""
+        config = self.config
+        chosen = {key: document["settings"][key] for key in ("vec", "num_workers") if key in document["settings"]}
+        config["settings"] |= chosen
+        config["backend"] = document["backend"]
+        with signals_held():
+            write_json(self.path / "config.json", config)
+
     def finish(self, status: str, **facts: Any) -> None:
         """Write how the run ended into the manifest."""
         ended = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -28,6 +28,7 @@ from steadyrl.configs.run import RunSettings
 from steadyrl.configs.suitability import check_suitable
 from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.memory import require_memory
+from steadyrl.envs.choice import Choice
 from steadyrl.envs.goals import goal_functions
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.nonfinite import Skipping
@@ -57,6 +58,7 @@ class Setup:
         action_spec: The environment's actions.
         notices: What the user should know before it starts.
         instance: The environment that the user made, where it was no recipe for some.
+        choice: How `vec='auto'` was decided, once it was.
     """
 
     resolved: Resolved
@@ -66,6 +68,7 @@ class Setup:
     action_spec: ActionSpec
     notices: tuple[Notice, ...]
     instance: gym.Env[Any, Any] | VectorEnv | None = None
+    choice: Choice | None = None
 
     def over(self, total_timesteps: int) -> Setup:
         """The same over another number of environment steps."""
@@ -78,7 +81,7 @@ class Setup:
         settings["run_dir"] = None if self.settings.run_dir is None else str(self.settings.run_dir)
         settings["env_kwargs"] = dict(self.settings.env_kwargs)
         if self.settings.vec == "auto" and isinstance(self.source, EnvFactory):
-            settings["vec"] = "sync"  # what make_vec takes for auto
+            settings["vec"] = "sync"  # until the environments are made, when it is decided
         return {
             "version": 1,
             "algo": resolved.algo,
@@ -88,6 +91,7 @@ class Setup:
             "hyperparameters": to_json(resolved.config),
             "sources": resolved.sources,
             "settings": settings,
+            "backend": {"asked": self.settings.vec} if self.choice is None else self.choice.to_json(),
             "observation": self.obs_spec.to_json(),
             "action": self.action_spec.to_json(),
         }

@@ -1,0 +1,51 @@
+"""How a training's environments are stepped: what `vec='auto'` became, and what should be said of a backend."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from steadyrl import kernels
+from steadyrl.configs.run import RunSettings
+from steadyrl.data.memory import FREE_SHARE, free_memory
+from steadyrl.envs.choice import Choice, choose, worker_options
+from steadyrl.envs.make import EnvFactory
+from steadyrl.training.evaluation import global_generators_kept
+from steadyrl.training.events import Notice
+from steadyrl.training.setup import Setup
+
+_OTHER = {
+    "envpool": "EnvPool's environments are another implementation, in C++",
+    "native": "The environment's native vector has one generator for all environments",
+}
+
+
+def settled(setup: Setup, say: Callable[[Notice], None]) -> Setup:
+    """The setup with `vec='auto'` replaced by sync or async, whichever is faster here; any other setup as it is.
+
+    The choice is in the setup's document, `config.json`, so that a run that goes on or is reproduced takes it again.
+    """
+    settings, source = setup.settings, setup.source
+    if settings.vec in _OTHER and isinstance(source, EnvFactory):
+        say(Notice("vec", f"{_OTHER[settings.vec]}: the same seed gives other episodes than sync and async."))
+    if settings.vec != "auto" or not isinstance(source, EnvFactory):
+        return setup
+    num_envs = setup.resolved.config.num_envs
+    free = int(free_memory() * FREE_SHARE)
+    with global_generators_kept():
+        choice = choose(source, num_envs, cores=kernels.usable_cores(), free_bytes=free)
+    if num_envs > 1 and not source.is_instance:
+        say(Notice("vec", f"vec=auto takes {named(choice)}: {choice.reason}."))
+    changed: dict[str, Any] = {"vec": choice.vec, **_workers(choice)}
+    return dataclasses.replace(setup, settings=dataclasses.replace(settings, **changed), choice=choice)
+
+
+def named(choice: Choice) -> str:
+    """A choice as one would type it."""
+    return choice.vec if choice.num_workers is None else f"{choice.vec} with {choice.num_workers} processes"
+
+
+def _workers(choice: Choice) -> dict[str, Any]:
+    """The setting for the number of processes, where there is one."""
+    return worker_options(choice.num_workers) if "num_workers" in RunSettings.__dataclass_fields__ else {}

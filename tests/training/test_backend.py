@@ -1,0 +1,94 @@
+"""`vec='auto'` in a training: what it became is written down, and the weights do not depend on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steadyrl as srl
+from steadyrl.envs.choice import Choice
+from steadyrl.training import backend
+from steadyrl.training.setup import prepare_training
+
+SMALL: dict[str, Any] = {"n_steps": 16, "num_envs": 4, "batch_size": 32, "n_epochs": 2, "preset": "none", "seed": 3}
+
+
+def decided(monkeypatch: pytest.MonkeyPatch, choice: Choice) -> list[Any]:
+    """Whatever is timed, this is chosen; returns what was asked."""
+    asked: list[Any] = []
+
+    def choose(source: Any, num_envs: int, **limits: Any) -> Choice:
+        asked.append((source.id, num_envs, limits))
+        return choice
+
+    monkeypatch.setattr(backend, "choose", choose)
+    return asked
+
+
+@pytest.mark.parametrize("vec", ["sync", "async"])
+def test_the_choice_is_written_into_the_run_and_said_once(
+    vec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = decided(monkeypatch, Choice(vec, "it is Tuesday", rates={"sync": 1.26}))
+    run = srl.train("ppo", "CartPole-v1", total_timesteps=64, run_dir=tmp_path / "run", eval_episodes=1, **SMALL)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["settings"]["vec"] == vec
+    assert config["backend"] == {"asked": "auto", "reason": "it is Tuesday", "steps_per_second": {"sync": 1.3}}
+    assert run.agent.loop.venv.spec.backend == vec
+    assert capfd.readouterr().err.count(f"vec=auto takes {vec}: it is Tuesday.") == 1
+    assert [(env, number) for env, number, _ in asked] == [("CartPole-v1", 4)]
+    run.agent.close()
+
+
+def test_weights_are_the_same_whatever_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = {}
+    for vec in ("sync", "async"):
+        decided(monkeypatch, Choice(vec, "of speed"))
+        agent = srl.PPO("CartPole-v1", **SMALL)
+        agent.learn(256)
+        assert agent.loop.venv.spec.backend == vec
+        hashes[vec] = agent.policy.sha256()
+        agent.close()
+    untrained = srl.PPO("CartPole-v1", **SMALL).policy.sha256()
+    assert hashes["sync"] == hashes["async"] != untrained
+
+
+def test_a_call_of_learn_with_a_folder_writes_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided(monkeypatch, Choice("async", "of speed"))
+    agent = srl.PPO("CartPole-v1", eval_freq=0, **SMALL)
+    agent.learn(64, run_dir=tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["vec"] == "async"
+    agent.close()
+
+
+def test_nothing_is_timed_where_the_user_said_what_to_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = decided(monkeypatch, Choice("async", "of speed"))
+    said: list[Any] = []
+    setup = prepare_training("ppo", "CartPole-v1", {"vec": "sync", "num_envs": 4}, preset="none")
+    assert backend.settled(setup, said.append) is setup
+    assert setup.to_json()["backend"] == {"asked": "sync"}
+    assert (asked, said) == ([], [])
+
+
+@pytest.mark.parametrize(("vec", "said"), [("native", "one generator for all"), ("envpool", "another implementation")])
+def test_other_trajectories_are_said_before_they_are_made(vec: str, said: str) -> None:
+    notices: list[Any] = []
+    setup = prepare_training("ppo", "CartPole-v1", {"vec": vec, "num_envs": 4}, preset="none")
+    assert backend.settled(setup, notices.append) is setup
+    (notice,) = notices
+    assert said in notice.message
+    assert "the same seed gives other episodes than sync and async" in notice.message
+
+
+def test_timing_leaves_torchs_generator_alone() -> None:
+    import torch
+
+    setup = prepare_training("ppo", "CartPole-v1", {"num_envs": 4}, preset="none")
+    before = torch.get_rng_state()
+    settled = backend.settled(setup, lambda notice: None)
+    assert settled.settings.vec == "sync"
+    assert settled.choice is not None
+    assert torch.equal(torch.get_rng_state(), before)
