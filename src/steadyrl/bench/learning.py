@@ -13,7 +13,7 @@ from steadyrl.configs import CONFIGS, Config, OffPolicyConfig, OnPolicyConfig
 from steadyrl.envs.choice import worker_options
 from steadyrl.errors import SteadyRLError
 from steadyrl.training.agents import AGENTS
-from steadyrl.training.evaluation import global_generators_kept
+from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.setup import prepare_training
 
 _STARTS = 64  # transitions before an off-policy algorithm's first update, here

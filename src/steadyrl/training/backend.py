@@ -11,8 +11,8 @@ from steadyrl.configs.run import RunSettings
 from steadyrl.data.memory import FREE_SHARE, free_memory
 from steadyrl.envs.choice import Choice, choose, worker_options
 from steadyrl.envs.make import EnvFactory
-from steadyrl.training.evaluation import global_generators_kept
 from steadyrl.training.events import Notice
+from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.setup import Setup
 
 _OTHER = {
