@@ -337,6 +337,16 @@ def test_a_replay_that_goes_another_way_is_found(flip: str) -> None:
         restore(Canonical(gym.make("LunarLander-v3")), State.made("replay", env.name, content))
 
 
+def test_a_replay_keeps_the_generators_of_spaces() -> None:
+    env = started(lambda: gym.make("LunarLander-v3"))
+    drawn = [env.action_space.sample() for _ in range(5)]
+    copy = Canonical(gym.make("LunarLander-v3"))
+    restore(copy, stored(save(env)))
+    following = [copy.action_space.sample() for _ in range(20)]
+    assert following == [env.action_space.sample() for _ in range(20)]
+    assert following[:5] != drawn
+
+
 def test_every_changed_bit_of_a_state_is_found() -> None:
     value = save(started(lambda: gym.make("CartPole-v1"))).value()
     value["content"]["layers"][-1]["attributes"]["state"][0] += 1e-16
