@@ -10,15 +10,16 @@ from gymnasium.envs.registration import registry
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from steadyrl.envs.adapter import VectorAdapter
+from steadyrl.envs.alike import insist_on_alike, insist_on_supported
 from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
 from steadyrl.envs.outputs import insist_on_vector
+from steadyrl.envs.restart import Restarts
 from steadyrl.envs.serial import SerialVectorEnv
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import EnvSpec
-from steadyrl.envs.worker import WorkerVectorEnv
+from steadyrl.envs.workers.vector import WorkerVectorEnv
 from steadyrl.envs.wrappers import Canonical
-from steadyrl.errors import SteadyRLError, UserError
-from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.errors import UserError
 
 __all__ = ["Vec", "VectorAdapter", "make_vec"]
 
@@ -32,17 +33,23 @@ def make_vec(
     vec: Vec = "auto",
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
+    num_workers: int | None = None,
+    env_timeout: float = 60.0,
+    restarts: Restarts | None = None,
 ) -> VectorAdapter:
     """Make N environments that are stepped together.
 
     Args:
         env: What `make_env_factory` takes, or a Gymnasium vector environment, which is used as it is with its own N.
         num_envs: N; 1 by default.
-        vec: `sync` steps them one after the other in this process, `async` each in its own process with the same
+        vec: `sync` steps them one after the other in this process, `async` in processes of their own with the same
             results, `native` uses the vector environment that is registered for the id, whose random numbers are
             others. `auto` is `sync`.
         env_kwargs: Arguments of the environment.
         max_episode_steps: Truncates episodes after this many steps instead of the environment's own limit.
+        num_workers: Processes of `async`; None is one for each usable core.
+        env_timeout: Seconds that an environment of `async` may take for a step or reset before it counts as hanging.
+        restarts: Starts failing environments of `async` anew.
 
     Raises:
         UserError: it cannot be made like this.
@@ -52,6 +59,12 @@ def make_vec(
         raise UserError(f"vec is '{vec}'.", remedy=f"It is one of {', '.join(get_args(Vec))}.", code="vec")
     if num_envs is not None and num_envs < 1:
         raise UserError(f"num_envs is {num_envs}.", remedy="It has to be 1 or more.", code="num-envs")
+    if num_workers is not None and vec != "async":
+        raise UserError(
+            f"num_workers is {num_workers}, but vec='{vec}' has no workers.",
+            remedy="Use vec='async', or leave num_workers out.",
+            code="num-workers",
+        )
     if isinstance(env, VectorEnv):
         return _adapted(env, num_envs, vec, env_kwargs, max_episode_steps)
     factory = make_env_factory(env, env_kwargs=env_kwargs, max_episode_steps=max_episode_steps)
@@ -63,7 +76,7 @@ def make_vec(
             code="env-instance",
         )
     if vec == "async":
-        return _async(factory, num_envs or 1)
+        return _async(factory, num_envs or 1, num_workers, env_timeout, restarts)
     if vec == "native":
         return _native(factory, num_envs or 1)
     return _sync(factory, num_envs or 1)
@@ -74,15 +87,7 @@ def _sync(factory: EnvFactory, num_envs: int) -> VectorAdapter:
     try:
         for i in range(num_envs):
             made.append(factory(index=i))
-            _check_spaces(made[0])
-            if (made[i].observation_space, made[i].action_space) != (made[0].observation_space, made[0].action_space):
-                raise _unequal(factory.id)
-        if len({id(env.unwrapped) for env in made}) < num_envs:
-            raise UserError(
-                f"{factory.id} returned the same environment twice.",
-                remedy="Let the function make a new environment each time it is called.",
-                code="env-instance",
-            )
+            insist_on_alike(made, factory.id)
     except BaseException:
         if not factory.is_instance:
             for env in made:
@@ -91,20 +96,18 @@ def _sync(factory: EnvFactory, num_envs: int) -> VectorAdapter:
     return VectorAdapter(SerialVectorEnv(made), _spec(factory, made[0], "sync"), seeds_each=True)
 
 
-def _async(factory: EnvFactory, num_envs: int) -> VectorAdapter:
-    probe = factory()
+def _async(
+    factory: EnvFactory, num_envs: int, num_workers: int | None, env_timeout: float, restarts: Restarts | None
+) -> VectorAdapter:
+    vector = WorkerVectorEnv(factory, num_envs, workers=num_workers, timeout=env_timeout, restarts=restarts)
+    observation, action = vector.single_observation_space, vector.single_action_space
     try:
-        _check_spaces(probe)
-        spec = _spec(factory, probe, "async")
-    finally:
-        probe.close()
-    try:
-        vector = WorkerVectorEnv(factory, num_envs)
-    except SteadyRLError:
+        insist_on_supported(observation, action)
+        spec = EnvSpec(factory.id, observation, action, vector.max_episode_steps, "async")
+        return VectorAdapter(vector, spec, seeds_each=True)
+    except BaseException:
+        vector.close()
         raise
-    except RuntimeError as error:
-        raise _unequal(factory.id) from error
-    return VectorAdapter(vector, spec, seeds_each=True)
 
 
 def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:
@@ -169,16 +172,3 @@ def _adapted(
 
 def _spec(factory: EnvFactory, env: gym.Env[Any, Any], backend: str) -> EnvSpec:
     return EnvSpec(factory.id, env.observation_space, env.action_space, time_limit(env), backend)
-
-
-def _check_spaces(env: gym.Env[Any, Any]) -> None:
-    ObsSpec.of(env.observation_space)
-    ActionSpec.of(env.action_space)
-
-
-def _unequal(name: str) -> UserError:
-    return UserError(
-        f"The environments that {name} makes have different spaces.",
-        remedy="Let every call make an environment with the same observation and action space.",
-        code="env-spaces",
-    )
