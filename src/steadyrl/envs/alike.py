@@ -14,7 +14,6 @@ from steadyrl.spaces import ActionSpec, ObsSpec
 def insist_on_alike(made: Sequence[Canonical], name: str) -> None:
     """Raise UserError where the last of these has other spaces than the first or is one of the others."""
     first, last = made[0], made[-1]
-    insist_on_supported(first.observation_space, first.action_space)
     if (last.observation_space, last.action_space) != (first.observation_space, first.action_space):
         raise unequal(name)
     if any(env.unwrapped is last.unwrapped for env in made[:-1]):

@@ -87,6 +87,7 @@ def _sync(factory: EnvFactory, num_envs: int) -> VectorAdapter:
     try:
         for i in range(num_envs):
             made.append(factory(index=i))
+            insist_on_supported(made[0].observation_space, made[0].action_space)
             insist_on_alike(made, factory.id)
     except BaseException:
         if not factory.is_instance:

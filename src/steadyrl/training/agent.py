@@ -112,7 +112,14 @@ class Agent:
         """
         if self._loop is None:
             setup = self.require_setup()
-            venv = make_vec(setup.source, self.config.num_envs, vec=setup.settings.vec)
+            settings = setup.settings
+            venv = make_vec(
+                setup.source,
+                self.config.num_envs,
+                vec=settings.vec,
+                num_workers=settings.num_workers,
+                env_timeout=settings.env_timeout,
+            )
             try:
                 with self.computing():
                     start = int(self.about.get("num_timesteps", 0))

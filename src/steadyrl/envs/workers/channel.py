@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import deque
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 STEP, CALL, SEED = b"s", b"c", b"r"  # from the parent
 DONE, TOLD, FAILED = b".", b"+", b"!"  # from a worker
+
+Message = tuple[bytes, Any]
 
 _BARE = frozenset(STEP + DONE)
 _HEAD = 9  # bytes: the kind and the length
@@ -38,6 +41,7 @@ class Channel:
         self.socket = end
         self.file = end.fileno()
         self._come = bytearray()
+        self._unread: deque[Message] = deque()
 
     def poke(self, kind: bytes) -> None:
         """Send a message without content."""
@@ -47,42 +51,46 @@ class Channel:
         """Send a message with content."""
         self.socket.sendall(packed(kind, content))
 
-    def take(self) -> tuple[bytes, Any] | None:
-        """Read once, and return the message where it is complete.
+    def take(self) -> list[Message]:
+        """Read once, and return the messages that are complete, in order.
 
         Raises:
             EOFError: the other end is closed.
         """
-        if not self._come:
-            first = os.read(self.file, 65536)
-            if len(first) == 1 and first[0] in _BARE:
-                return first, None
-            self._come += first
-        else:
-            first = os.read(self.file, 1 << 20)
-            self._come += first
-        if not first:
+        read = os.read(self.file, 1 << 16 if not self._come else 1 << 20)
+        if not read:
             raise EOFError
-        if self._come[0] in _BARE:
-            kind = bytes(self._come[:1])
-            del self._come[:1]
-            return kind, None
-        end = _HEAD + int.from_bytes(self._come[1:_HEAD], "little")
-        if len(self._come) < max(_HEAD, end):
-            return None
-        kind, content = bytes(self._come[:1]), ForkingPickler.loads(memoryview(self._come)[_HEAD:end].tobytes())
-        del self._come[:end]
-        return kind, content
+        if len(read) == 1 and not self._come and read[0] in _BARE:
+            return [(read, None)]
+        self._come += read
+        messages = []
+        while (message := self._first()) is not None:
+            messages.append(message)
+        return messages
 
-    def wait(self) -> tuple[bytes, Any]:
+    def wait(self) -> Message:
         """The next message, however long it takes.
 
         Raises:
             EOFError: the other end is closed.
         """
-        while (message := self.take()) is None:
-            pass
-        return message
+        while not self._unread:
+            self._unread += self.take()
+        return self._unread.popleft()
+
+    def _first(self) -> Message | None:
+        """Take the first message from what has come, if it is complete."""
+        come = self._come
+        if come and come[0] in _BARE:
+            end, content = 1, None
+        else:
+            end = _HEAD + int.from_bytes(come[1:_HEAD], "little")
+            if len(come) < max(_HEAD, end):
+                return None
+            content = ForkingPickler.loads(bytes(come[_HEAD:end]))
+        kind = bytes(come[:1])
+        del come[:end]
+        return kind, content
 
     def close(self) -> None:
         """Close this end."""

@@ -163,6 +163,8 @@ class Crew:
             for number in awaited & self._ended:  # its last words may have come since
                 self._take(self.processes[number])
             for answered in [answered for answered in self._kept if answered[0] in awaited]:
+                if answered[0] not in awaited:  # this one is the answer to a later message
+                    continue
                 self._kept.remove(answered)
                 if answered[1] != FAILED:
                     awaited.discard(answered[0])
@@ -201,11 +203,11 @@ class Crew:
             self._listen(0.1)
 
     def _take(self, process: Process) -> None:
-        """Read what this worker has sent, and keep an answer that is complete."""
+        """Read what this worker has sent, and keep the answers that are complete."""
         if process.channel.file not in self._by_file:
             return
         try:
-            answer = process.channel.take()
+            answers = process.channel.take()
         except BlockingIOError:
             return
         except (EOFError, ConnectionError):
@@ -213,9 +215,8 @@ class Crew:
             self._until_ended(process, _STATUS_S)
             return
         except Exception as error:  # its pickle cannot be undone here
-            answer = FAILED, error
-        if answer is not None:
-            self._kept.append((process.number, *answer))
+            answers = [(FAILED, error)]
+        self._kept += [(process.number, *answer) for answer in answers]
 
     def _dead(self, awaited: set[int]) -> Iterator[tuple[int, bytes, Any]]:
         for number in sorted(awaited & self._ended):

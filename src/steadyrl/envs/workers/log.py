@@ -25,7 +25,7 @@ class ActionLog:
 
     def __init__(self, actions: npt.NDArray[Any]) -> None:
         self.count = 0
-        self._like = actions
+        self._shape, self._dtype = actions.shape, actions.dtype
         self._chunks: list[npt.NDArray[Any]] = []
         self._first = 0  # the vector step before the first chunk
 
@@ -39,7 +39,7 @@ class ActionLog:
         row = self.count % _CHUNK
         if not row:
             self._forget(min(origins))
-            self._chunks.append(np.empty((_CHUNK, *self._like.shape), self._like.dtype))
+            self._chunks.append(np.empty((_CHUNK, *self._shape), self._dtype))
         self._chunks[-1][row] = actions
         self.count += 1
 

@@ -72,7 +72,7 @@ def lost(
             options=begun and begun.options,
             random_state=begun and begun.random_state,
             actions=actions,
-            whole=whole and begun is not None,
+            whole=whole and (begun is not None or phase in (MAKE, STARTING)),
             error=error.message,
             traceback=loss.stack,
         ),

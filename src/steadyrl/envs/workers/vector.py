@@ -17,6 +17,7 @@ from steadyrl.envs.alike import unequal
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.serial import Stepped
+from steadyrl.envs.types import BoolArray, FloatArray
 from steadyrl.envs.workers.board import Array, Board, anonymous_file, arrays_in, arrays_size
 from steadyrl.envs.workers.channel import CALL, DONE, FAILED, SEED, STEP, TOLD
 from steadyrl.envs.workers.crew import LOST, Crew, Process
@@ -104,20 +105,11 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
     def step(self, actions: npt.NDArray[Any]) -> Stepped:
         """Step every environment with its own action, [N, ...], and start those anew whose episode ended."""
         self._insist_on_open()
-        arrays = self._open_arrays()
-        given = np.asarray(actions)
-        if given.shape != arrays.actions.shape:
-            raise UserError(
-                f"The actions for {self._recipe.id} have shape {given.shape} instead of {arrays.actions.shape}.",
-                remedy="Pass one action for each environment.",
-                code="vector-shape",
-            )
-        arrays.actions[...] = given
-        arrays.log.add(arrays.actions, self._board.origin)
+        self._show(np.asarray(actions))
         self._unheard = set(range(len(self._blocks)))
         self._crew.poke(STEP)
         obs, infos = self._result(self._hear_all())
-        rewards, terminated, truncated = arrays.rewards.copy(), arrays.terminated.copy(), arrays.truncated.copy()
+        rewards, terminated, truncated = self._told_arrays()
         if self._restarts is not None:
             for i in np.flatnonzero(terminated | truncated):
                 self._restarts.fine(int(i))
@@ -171,6 +163,21 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
         block = self._blocks[number]
         return Setup(number, len(self._blocks), self.num_envs, block.start, len(block), self._recipe, list(sys.argv))
 
+    def _show(self, actions: npt.NDArray[Any]) -> None:
+        arrays = self._shared()
+        if actions.shape != arrays.actions.shape:
+            raise UserError(
+                f"The actions for {self._recipe.id} have shape {actions.shape} instead of {arrays.actions.shape}.",
+                remedy="Pass one action for each environment.",
+                code="vector-shape",
+            )
+        arrays.actions[...] = actions
+        arrays.log.add(arrays.actions, self._board.origin)
+
+    def _told_arrays(self) -> tuple[FloatArray, BoolArray, BoolArray]:
+        arrays = self._shared()
+        return arrays.rewards.copy(), arrays.terminated.copy(), arrays.truncated.copy()
+
     def _ask(self, contents: Iterable[Any]) -> dict[int, Any]:
         """Send each worker its message; returns what they answer."""
         self._insist_on_open()
@@ -214,13 +221,13 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
     def _replaced(self, number: int, error: SteadyRLError) -> tuple[Told, Any]:
         """Another process in the place of a dead or hanging one, with all its environments started anew."""
         assert self._restarts is not None
-        block, arrays = self._blocks[number], self._open_arrays()
+        block = self._blocks[number]
         while True:
             failed = vars(error)["failure"].env_index
             seeds = {i: self._restarts.next_seed(i, error) for i in sorted(block, key=lambda i: i != failed)}
             self._crew.kill(number)
             for i in block:
-                self._board.total[i] = self._board.origin[i] = arrays.log.count
+                self._board.total[i] = self._board.origin[i] = self._shared().log.count
             self._crew.start(number)
             reset = ("reset", [seeds[i] for i in block], None)
             try:
@@ -231,8 +238,8 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
                 self._given_up.discard(number)
                 error = again
                 continue
-            rows = slice(block.start, block.stop)
-            arrays.rewards[rows], arrays.terminated[rows], arrays.truncated[rows] = 0.0, False, False
+            for array, value in zip(self._shared()[1:4], (0.0, False, False), strict=True):
+                array[block.start : block.stop] = value
             told, sent = answer or ([], None)
             return [(i, {RESTARTED: True}) for i in block] + told, sent
 
@@ -306,7 +313,8 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
                 code="env-closed",
             )
 
-    def _open_arrays(self) -> _Arrays:
+    def _shared(self) -> _Arrays:
+        """Nobody keeps it: an error's traceback would keep the shared memory."""
         assert self._arrays is not None
         return self._arrays
 
@@ -315,9 +323,9 @@ class _Arrays(NamedTuple):
     """What lies in shared memory, [N, ...] each, and the actions so far."""
 
     actions: npt.NDArray[Any]
-    rewards: npt.NDArray[Any]
-    terminated: npt.NDArray[Any]
-    truncated: npt.NDArray[Any]
+    rewards: FloatArray
+    terminated: BoolArray
+    truncated: BoolArray
     leaves: Leaves | None
     log: ActionLog
 
