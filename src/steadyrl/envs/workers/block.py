@@ -14,7 +14,7 @@ from steadyrl.envs.trace import EpisodeTrace
 from steadyrl.envs.workers.board import MAKE, RESET, STEP, Board, Start
 from steadyrl.envs.workers.channel import TOLD, packed
 from steadyrl.envs.workers.report import Phase, Report, report_of
-from steadyrl.envs.workers.spaces import Leaves, put
+from steadyrl.envs.workers.shared import Leaves, put
 from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import RunFailedError
 

@@ -11,12 +11,12 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from steadyrl.envs.workers import keeper
-from steadyrl.envs.workers.board import STARTING, Board, anonymous_file
-from steadyrl.envs.workers.channel import FAILED, Channel
+from steadyrl.envs.workers.board import STARTING, Board
+from steadyrl.envs.workers.channel import FAILED
+from steadyrl.envs.workers.process import Loss, Process
 
 LOST = b"x"  # kind of an answer that will not come, with a `Loss`
 
@@ -24,54 +24,6 @@ START_S = 60.0  # a new process may take this long until it makes its first envi
 _STATUS_S = 2.0  # a connection breaks a moment before the exit status is known
 _DUMP_S = 0.3  # a hanging process writes its stack in far less
 _GRACE_S = 0.05  # for answers that are on their way where parent and workers had been stopped together
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Why a worker does not answer.
-
-    Attributes:
-        status: Its exit status, negative for a signal; None where it runs and hangs.
-        waited: Seconds since its environment began what it was doing.
-        stopped: It hangs because a signal stopped it.
-        stack: Where its code was, as far as that could be found out.
-    """
-
-    status: int | None
-    waited: float
-    stopped: bool
-    stack: str
-
-
-class Process:
-    """One worker.
-
-    Attributes:
-        number: Its own number, from 0.
-        pid: Its process id; None until it is known.
-        status: Its exit status, negative for a signal; None while it runs.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.pid: int | None = None
-        self.status: int | None = None
-        self.sent = 0.0
-        ours, self.theirs = socket.socketpair()
-        self.channel = Channel(ours)
-        self.dump = anonymous_file()
-
-    def is_alive(self) -> bool:
-        """Whether it still runs, as far as is known."""
-        return self.status is None
-
-    def close(self) -> None:
-        """Give back what belongs to it here."""
-        self.theirs.close()
-        self.channel.close()
-        if self.dump >= 0:
-            os.close(self.dump)
-        self.dump = -1
 
 
 class Crew:
@@ -222,15 +174,15 @@ class Crew:
         for number in sorted(awaited & self._ended):
             process = self.processes[number]
             awaited.discard(number)
-            yield number, LOST, Loss(process.status, self._since(process), False, _read(process.dump))
+            yield number, LOST, Loss(process.status, self._since(process), False, process.stack())
 
     def _hanging(self, process: Process, stacks: bool) -> Loss:
         waited = self._since(process)
-        stopped = stacks and _is_stopped(process.pid)
+        stopped = stacks and process.is_stopped()
         if stacks and not stopped:
             self._order(keeper.DUMP, process)
             self._until_ended(process, _DUMP_S)
-        return Loss(None, waited, stopped, _read(process.dump))
+        return Loss(None, waited, stopped, process.stack())
 
     def _since(self, process: Process) -> float:
         return time.monotonic() - max(process.sent, self._board.began[process.number])
@@ -291,17 +243,3 @@ def _end(program: subprocess.Popen[bytes], line: socket.socket, processes: list[
     except subprocess.TimeoutExpired:
         program.kill()
         program.wait()
-
-
-def _is_stopped(pid: int | None) -> bool:
-    import psutil
-
-    try:
-        return pid is not None and psutil.Process(pid).status() == psutil.STATUS_STOPPED
-    except psutil.Error:
-        return False
-
-
-def _read(dump: int) -> str:
-    """What the fault handler wrote."""
-    return os.pread(dump, 1 << 16, 0).decode(errors="replace") if dump >= 0 else ""

@@ -6,8 +6,8 @@ import signal
 
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.workers.board import CLOSE, IDLE, MAKE, RESET, STARTING, STEP, Board
-from steadyrl.envs.workers.crew import Loss
 from steadyrl.envs.workers.log import ActionLog
+from steadyrl.envs.workers.process import Loss
 from steadyrl.envs.workers.report import Phase, with_failure
 from steadyrl.errors import RunFailedError, SteadyRLError
 

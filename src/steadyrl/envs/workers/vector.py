@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn, get_args
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +14,18 @@ from steadyrl.envs.alike import unequal
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.serial import Stepped
-from steadyrl.envs.types import BoolArray, FloatArray
-from steadyrl.envs.workers.board import Array, Board, anonymous_file, arrays_in, arrays_size
+from steadyrl.envs.workers.arguments import insist_on, usable_cores
+from steadyrl.envs.workers.board import Board, anonymous_file
 from steadyrl.envs.workers.channel import CALL, DONE, FAILED, SEED, STEP, TOLD
-from steadyrl.envs.workers.crew import LOST, Crew, Process
+from steadyrl.envs.workers.crew import LOST, Crew
 from steadyrl.envs.workers.keeper import Context
-from steadyrl.envs.workers.log import ActionLog
 from steadyrl.envs.workers.loss import lost
+from steadyrl.envs.workers.process import Process
 from steadyrl.envs.workers.recipe import Recipe
 from steadyrl.envs.workers.report import Report
-from steadyrl.envs.workers.spaces import Leaves, batch_of, leaves_of
+from steadyrl.envs.workers.shared import Layout, Stepping
 from steadyrl.envs.workers.worker import Setup
-from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
+from steadyrl.errors import RunFailedError, SteadyRLError, words
 
 CLOSE_S = 5.0  # the environments may take this long to close before their processes are ended
 _SETTLE_S = 0.5  # after a failure, the others may take this long to answer and to close
@@ -70,15 +67,15 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
         timeout: float = 60.0,
         restarts: Restarts | None = None,
     ) -> None:
-        _insist_on(context, workers, timeout)
+        insist_on(context, workers, timeout)
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self._recipe = Recipe(factory)
         self._timeout = timeout
         self._restarts = restarts
-        count = min(num_envs, workers or _usable_cores())
+        count = min(num_envs, workers or usable_cores())
         self._blocks = [range(w * num_envs // count, (w + 1) * num_envs // count) for w in range(count)]
-        self._arrays: _Arrays | None = None  # once the spaces are known, until everything is closed
+        self._arrays: Stepping | None = None  # once the spaces are known, until everything is closed
         self._unheard: set[int] = set()  # workers whose answer is outstanding
         self._given_up: set[int] = set()  # workers that failed
         file = anonymous_file(Board.size(num_envs, count))
@@ -105,11 +102,11 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
     def step(self, actions: npt.NDArray[Any]) -> Stepped:
         """Step every environment with its own action, [N, ...], and start those anew whose episode ended."""
         self._insist_on_open()
-        self._show(np.asarray(actions))
+        self._stepping().show(np.asarray(actions), self._board.origin, self._recipe.id)
         self._unheard = set(range(len(self._blocks)))
         self._crew.poke(STEP)
         obs, infos = self._result(self._hear_all())
-        rewards, terminated, truncated = self._told_arrays()
+        rewards, terminated, truncated = self._stepping().told()
         if self._restarts is not None:
             for i in np.flatnonzero(terminated | truncated):
                 self._restarts.fine(int(i))
@@ -141,42 +138,14 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
         if any(found[:2] != spaces[0][:2] for found in spaces.values()):
             raise unequal(self._recipe.id)
         self.single_observation_space, self.single_action_space, self.max_episode_steps = spaces[0]
-        leaves = leaves_of(self.single_observation_space, self.num_envs)
-        actions = leaves_of(self.single_action_space, self.num_envs)
-        if actions is None or "" not in actions:
-            raise UserError(
-                f"Actions of {self.single_action_space} cannot be sent to another process.",
-                remedy="Use vec='sync'.",
-                code="env-spaces",
-            )
-        rewards, flags = Array((self.num_envs,), "<f8"), Array((self.num_envs,), "|b1")
-        self._map = ("map", actions[""], rewards, flags, leaves)
-        arrays = [actions[""], rewards, flags, flags, *(leaves or {}).values()]
         offset = Board.size(self.num_envs, len(self._blocks))
-        os.ftruncate(file, offset + arrays_size(arrays))
-        views = arrays_in(file, offset, arrays)
-        shown = None if leaves is None else dict(zip(leaves, views[4:], strict=True))
-        self._arrays = _Arrays(views[0], views[1], views[2], views[3], shown, ActionLog(views[0]))
-        self._ask(self._map for _ in self._blocks)
+        layout = Layout.of(self.single_observation_space, self.single_action_space, self.num_envs, offset)
+        self._arrays = Stepping(file, layout)
+        self._ask(("map", layout) for _ in self._blocks)
 
     def _setup(self, number: int) -> Setup:
         block = self._blocks[number]
         return Setup(number, len(self._blocks), self.num_envs, block.start, len(block), self._recipe, list(sys.argv))
-
-    def _show(self, actions: npt.NDArray[Any]) -> None:
-        arrays = self._shared()
-        if actions.shape != arrays.actions.shape:
-            raise UserError(
-                f"The actions for {self._recipe.id} have shape {actions.shape} instead of {arrays.actions.shape}.",
-                remedy="Pass one action for each environment.",
-                code="vector-shape",
-            )
-        arrays.actions[...] = actions
-        arrays.log.add(arrays.actions, self._board.origin)
-
-    def _told_arrays(self) -> tuple[FloatArray, BoolArray, BoolArray]:
-        arrays = self._shared()
-        return arrays.rewards.copy(), arrays.terminated.copy(), arrays.truncated.copy()
 
     def _ask(self, contents: Iterable[Any]) -> dict[int, Any]:
         """Send each worker its message; returns what they answer."""
@@ -227,19 +196,18 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
             seeds = {i: self._restarts.next_seed(i, error) for i in sorted(block, key=lambda i: i != failed)}
             self._crew.kill(number)
             for i in block:
-                self._board.total[i] = self._board.origin[i] = self._shared().log.count
+                self._board.total[i] = self._board.origin[i] = self._stepping().log.count
             self._crew.start(number)
             reset = ("reset", [seeds[i] for i in block], None)
             try:
-                for content in (self._setup(number), self._map, reset):
+                for content in (self._setup(number), ("map", self._stepping().layout), reset):
                     self._crew.say(number, CALL, content)
                     answer = self._heard({number}, replace=False).get(number)
-            except RunFailedError as again:
+            except SteadyRLError as again:
                 self._given_up.discard(number)
                 error = again
                 continue
-            for array, value in zip(self._shared()[1:4], (0.0, False, False), strict=True):
-                array[block.start : block.stop] = value
+            self._stepping().make_up(block)
             told, sent = answer or ([], None)
             return [(i, {RESTARTED: True}) for i in block] + told, sent
 
@@ -276,9 +244,9 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
         for number in sorted(told):
             for index, info in told[number][0]:
                 infos = self._add_info(infos, info, index)
-        arrays = self._arrays
-        if arrays is not None and arrays.leaves is not None:
-            return batch_of(arrays.leaves), infos
+        obs = self._arrays and self._arrays.obs()
+        if obs is not None:
+            return obs, infos
         return tuple(row for number in sorted(told) for row in told[number][1]), infos
 
     def _shut(self, limit: float) -> list[SteadyRLError]:
@@ -313,46 +281,6 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
                 code="env-closed",
             )
 
-    def _shared(self) -> _Arrays:
-        """Nobody keeps it: an error's traceback would keep the shared memory."""
+    def _stepping(self) -> Stepping:
         assert self._arrays is not None
         return self._arrays
-
-
-class _Arrays(NamedTuple):
-    """What lies in shared memory, [N, ...] each, and the actions so far."""
-
-    actions: npt.NDArray[Any]
-    rewards: FloatArray
-    terminated: BoolArray
-    truncated: BoolArray
-    leaves: Leaves | None
-    log: ActionLog
-
-
-def _insist_on(context: str, workers: int | None, timeout: float) -> None:
-    if context == "fork":
-        raise UserError(
-            "Workers cannot be started by 'fork': a copy of this process has its locks, but not the threads of PyTorch "
-            "that would release them, and hangs.",
-            remedy="Use context 'forkserver' or 'spawn'.",
-            code="env-context",
-        )
-    if context not in get_args(Context):
-        raise UserError(f"context is {context!r}.", remedy="It is 'forkserver' or 'spawn'.", code="env-context")
-    if workers is not None and workers < 1:
-        raise UserError(f"The number of workers is {workers}.", remedy="It has to be 1 or more.", code="num-workers")
-    if not timeout > 0:
-        raise UserError(f"env_timeout is {timeout}.", remedy="It is a number of seconds above 0.", code="env-timeout")
-    if not hasattr(socket, "send_fds"):
-        raise UserError(
-            "Environments in processes of their own need Linux or macOS.",
-            remedy="Use vec='sync'.",
-            code="env-context",
-        )
-
-
-def _usable_cores() -> int:
-    with suppress(AttributeError):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

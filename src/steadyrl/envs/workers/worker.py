@@ -20,10 +20,11 @@ import numpy as np
 from steadyrl.envs.alike import insist_on_alike
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.workers.block import Block, Watched, unsendable
-from steadyrl.envs.workers.board import CLOSE, IDLE, MAKE, Array, Board, arrays_in
+from steadyrl.envs.workers.board import CLOSE, IDLE, MAKE, Board
 from steadyrl.envs.workers.channel import DONE, FAILED, STEP, TOLD, Channel, packed
 from steadyrl.envs.workers.recipe import Recipe
 from steadyrl.envs.workers.report import Phase, report_of
+from steadyrl.envs.workers.shared import Layout, Shared
 from steadyrl.envs.wrappers import Canonical
 
 # Functions of a block's environments that the parent may call by name, where they are and whether they change state.
@@ -148,15 +149,15 @@ class Worker:
         seed: int = self._parent.wait()[1]
         return seed
 
-    def _map(self, actions: Array, rewards: Array, flags: Array, leaves: dict[str, Array] | None) -> None:
+    def _map(self, layout: Layout) -> None:
         """Take the arrays of a step from the shared memory."""
-        setup = self._setup
-        first, end = setup.first, setup.first + setup.count
-        arrays = [actions, rewards, flags, flags, *(leaves or {}).values()]
-        whole = arrays_in(self._file, Board.size(setup.num_envs, setup.workers), arrays)
+        first, end = self._setup.first, self._setup.first + self._setup.count
+        arrays = Shared(self._file, layout)
         os.close(self._file)
-        self._actions, self._rewards, self._terminated, self._truncated = (array[first:end] for array in whole[:4])
-        self._block.leaves = None if leaves is None else dict(zip(leaves, whole[4:], strict=True))
+        self._actions = arrays.actions[first:end]
+        self._rewards = arrays.rewards[first:end]
+        self._terminated, self._truncated = arrays.terminated[first:end], arrays.truncated[first:end]
+        self._block.leaves = arrays.leaves
         self._answer(None)
 
     def _reset(self, seeds: list[int | None], options: dict[str, Any] | None) -> None:
