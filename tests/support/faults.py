@@ -19,6 +19,7 @@ from support.envs import Reset, Stepped
 FAULTS = (
     "raise", "SIGKILL", "SIGSEGV", "SIGSTOP", "os._exit", "loop", "loop in C", "unpicklable info", "wrong shape", "NaN"
 )  # fmt: skip
+HANGS = ("SIGSTOP", "loop", "loop in C")
 SAFE_IN_CLOSE = ("unpicklable info", "wrong shape", "NaN")  # closing tells nothing
 
 

@@ -24,28 +24,28 @@ from steadyrl.envs.types import EnvSpec
 from steadyrl.envs.workers.keeper import Context
 from steadyrl.envs.workers.vector import WorkerVectorEnv
 from steadyrl.errors import SteadyRLError, UserError
-from support.faults import FAULTS, SAFE_IN_CLOSE, Faulty
+from support.faults import FAULTS, HANGS, SAFE_IN_CLOSE, Faulty
 from support.leftovers import gone, nothing_left, shared_memory, until
 
 SEEDS = [40, 41, 42]
 ACTIONS = np.array([2, 0, 1])
 BAD = 2  # environment 2, the second of worker 1: blocks are [0], [1, 2]
-TIMEOUT_S = 1.0
+TIMEOUT_S = 1.5
+PATIENCE_S = 60.0  # where nothing hangs
 SLACK_S = 1.0
 # What the error says of the cause.
 CAUSES = {
     "raise": "MotorError.*the motor fell off",
     "SIGKILL": "signal SIGKILL",
     "SIGSEGV": "signal SIGSEGV",
-    "SIGSTOP": "did not answer within 1 s .*stopped by a signal",
+    "SIGSTOP": "did not answer within 1.5 s .*stopped by a signal",
     "os._exit": "exit status 7",
-    "loop": "did not answer within 1 s",
-    "loop in C": "did not answer within 1 s",
+    "loop": "did not answer within 1.5 s",
+    "loop in C": "did not answer within 1.5 s",
     "unpicklable info": r"info\['action_mask'\] .* cannot be sent",
     "wrong shape": r"has shape \(2,\), but its space says \(3,\)",
     "NaN": "nan as entry 1 of its observation in step",
 }
-HANGS = ("SIGSTOP", "loop", "loop in C")
 SILENT = ("SIGKILL", "SIGSTOP", "os._exit")  # Python code cannot say where it was
 QUICK: list[tuple[str, str, Context]] = [
     *((fault, "step", "forkserver") for fault in FAULTS if fault != "loop in C"),
@@ -72,7 +72,8 @@ def made(fault: str, where: str, context: Context = "forkserver") -> VectorAdapt
     at = 1 if where == "reset" else 3
     bad_seed = None if where == "make" else SEEDS[BAD]
     factory = make_env_factory(partial(Faulty, fault, where, at, bad_seed))
-    return adapted(WorkerVectorEnv(factory, 3, workers=2, context=context, timeout=TIMEOUT_S))
+    timeout = TIMEOUT_S if fault in HANGS else PATIENCE_S
+    return adapted(WorkerVectorEnv(factory, 3, workers=2, context=context, timeout=timeout))
 
 
 def failing(fault: str, where: str, context: Context) -> tuple[SteadyRLError | warnings.WarningMessage, float, int]:
@@ -101,14 +102,14 @@ def failing(fault: str, where: str, context: Context) -> tuple[SteadyRLError | w
     return told[0], time.monotonic() - start, process
 
 
-def check(fault: str, where: str, context: Context) -> None:
+def check(fault: str, where: str, context: Context, *, timed: bool = False) -> None:
     with nothing_left():
         error, took, _ = failing(fault, where, context)
         text = str(error.message)
         assert_says(text, CAUSES[fault])
         index = 0 if where == "make" else BAD
         assert f"{index}" in text
-        if where != "make":  # whose time holds the start of the process
+        if timed and where != "make":  # whose time holds the start of the process
             assert took < TIMEOUT_S + SLACK_S
         if isinstance(error, warnings.WarningMessage):
             assert where == "close"
@@ -143,14 +144,14 @@ def check_failure(error: SteadyRLError, fault: str, where: str) -> None:
 
 
 @pytest.mark.parametrize(("fault", "where", "context"), QUICK)
-def test_a_fault_is_told_in_time_and_leaves_nothing(fault: str, where: str, context: Context) -> None:
+def test_a_fault_is_told_and_leaves_nothing(fault: str, where: str, context: Context) -> None:
     check(fault, where, context)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("fault", "where", "context"), ALL)
 def test_every_fault_is_told_in_time_and_leaves_nothing(fault: str, where: str, context: Context) -> None:
-    check(fault, where, context)
+    check(fault, where, context, timed=True)
 
 
 def test_fork_is_refused_in_words() -> None:
@@ -182,7 +183,7 @@ def test_of_several_failures_the_first_environment_is_told_whatever_came_first()
         return env
 
     later.__module__ = "__main__"
-    envs = adapted(WorkerVectorEnv(make_env_factory(later), 3, workers=3, timeout=TIMEOUT_S))
+    envs = adapted(WorkerVectorEnv(make_env_factory(later), 3, workers=3))
     envs.reset(SEEDS)
     with pytest.raises(SteadyRLError, match=r"Environment 0 .* MotorError"):
         envs.step(ACTIONS)

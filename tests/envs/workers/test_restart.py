@@ -11,7 +11,7 @@ from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.workers.vector import WorkerVectorEnv
 from steadyrl.errors import RunFailedError, UserError
-from support.faults import Faulty
+from support.faults import HANGS, Faulty
 from support.leftovers import nothing_left
 
 N = 4
@@ -23,7 +23,7 @@ ACTIONS = np.array([2, 0, 1, 1])
 def started(fault: str, where: str = "step", budget: int = 10, at: int = 3) -> tuple[WorkerVectorEnv, Restarts]:
     restarts = Restarts(N, budget, root=5, wait=lambda seconds: None)
     factory = make_env_factory(partial(Faulty, fault, where, at, SEEDS[BAD]))
-    envs = WorkerVectorEnv(factory, N, workers=2, timeout=1.0, restarts=restarts)
+    envs = WorkerVectorEnv(factory, N, workers=2, timeout=1.5 if fault in HANGS else 60.0, restarts=restarts)
     return envs, restarts
 
 
@@ -125,7 +125,7 @@ def test_an_environment_that_cannot_be_made_again_spends_the_budget_and_ends() -
         return Faulty("raise", "step", 1, SEEDS[BAD])
 
     once.__module__ = "__main__"
-    envs = WorkerVectorEnv(make_env_factory(once), N, workers=2, timeout=1.0, restarts=restarts)
+    envs = WorkerVectorEnv(make_env_factory(once), N, workers=2, restarts=restarts)
     envs.reset(seed=SEEDS)
     with pytest.raises((RunFailedError, UserError), match="the licences are used up"):
         envs.step(ACTIONS)

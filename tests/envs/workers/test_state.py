@@ -51,7 +51,7 @@ def made(name: str, fault: str = "") -> WorkerVectorEnv:
         return Faulty(fault, at=5)
 
     one.__module__ = "__main__"
-    return WorkerVectorEnv(make_env_factory(one), 3, workers=2, timeout=1.0)
+    return WorkerVectorEnv(make_env_factory(one), 3, workers=2)
 
 
 @pytest.fixture(autouse=True)

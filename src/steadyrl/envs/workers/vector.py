@@ -67,6 +67,7 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
         timeout: float = 60.0,
         restarts: Restarts | None = None,
     ) -> None:
+        self.closed = True  # until there is something to close: before Gymnasium 1.3 a destructor asks
         insist_on(context, workers, timeout)
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
@@ -86,6 +87,7 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
         except BaseException:
             self._shut(0.0)
             raise
+        self.closed = False
 
     @property
     def processes(self) -> list[Process]:
