@@ -160,7 +160,7 @@ def short(result: dict[str, Any], killed: bool) -> str:
     if killed:
         return f"{result['orphans']} left" if result["orphans"] else "nothing left"
     if result["hangs"]:
-        text = "hangs"
+        text = "an error, then hangs in close()" if result["raises"] else "hangs"
     elif result["names_cause"]:
         text = "names cause and environment" if result["names_environment"] else "names the cause"
     elif result["raises"]:

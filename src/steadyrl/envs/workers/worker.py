@@ -162,14 +162,14 @@ class Worker:
 
     def _reset(self, seeds: list[int | None], options: dict[str, Any] | None) -> None:
         self._block.reset(seed=seeds, options=options)
-        self._answer_told()
+        self._answer_told("reset")
 
     def _step(self) -> None:
         _, rewards, terminated, truncated, _ = self._block.step(self._actions)
         self._rewards[:] = rewards
         self._terminated[:] = terminated
         self._truncated[:] = truncated
-        self._answer_told()
+        self._answer_told("step")
 
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a function of the registry with this block's environments; the observations that it returns are shown.
@@ -201,21 +201,21 @@ class Worker:
                 reports.append(report_of(error, watched.index, self._setup.number, "close", watched.env))
         self._parent.say(TOLD, reports)
 
-    def _answer_told(self) -> None:
+    def _answer_told(self, phase: Phase) -> None:
         told, rows = self._block.taken()
         if told or rows is not None:
-            self._answer((told, rows), told)
+            self._answer((told, rows), told, phase)
         else:
             self._board.phase[self._setup.number] = IDLE
             self._parent.poke(DONE)
 
-    def _answer(self, content: Any, told: Sequence[tuple[int, dict[str, Any]]] = ()) -> None:
+    def _answer(self, content: Any, told: Sequence[tuple[int, dict[str, Any]]] = (), phase: Phase = "step") -> None:
         self._board.phase[self._setup.number] = IDLE
         try:
             message = packed(TOLD, content)
         except Exception as error:
             index, cause = unsendable(told, self._setup.recipe.id) or (self._setup.first, error)
-            self._fail(cause, index, "step")
+            self._fail(cause, index, phase)
         else:
             self._parent.socket.sendall(message)
 
