@@ -192,7 +192,7 @@ def test_of_several_failures_the_first_environment_is_told_whatever_came_first()
 def test_a_slow_block_is_no_hang_while_each_environment_is_quick_enough() -> None:
     class Slow(Faulty):
         def step(self, action: Any) -> Any:
-            time.sleep(0.4)
+            time.sleep(0.6)
             return super().step(action)
 
     Slow.__module__ = "__main__"
