@@ -14,7 +14,7 @@ TORCH_CPU := requirements/torch-cpu.txt
 PIP_FLAGS := -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test test-native check format test-learning test-matrix test-soak test-full bench-peers speed lock clean
+.PHONY: help setup native demo test test-native check format test-learning test-matrix test-soak test-full bench-peers speed faults lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -95,6 +95,9 @@ $(PEERS)/.installed: requirements/peers.txt
 
 speed: setup bench-peers ## speed beside Stable-Baselines3 on this machine, as JSON
 	@$(BIN)/python benchmarks/speed.py
+
+faults: setup bench-peers ## faults of environments beside Gymnasium and Stable-Baselines3, as JSON
+	@$(BIN)/python benchmarks/faults.py
 
 lock: ## resolve requirements/dev.txt anew (make lock ARGS=--upgrade takes newer versions)
 	$(call make_venv,$(LOCKER))

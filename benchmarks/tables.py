@@ -91,6 +91,26 @@ def updates() -> str:
     return table(head, rows) + "\n" + note
 
 
+def faults() -> str:
+    """What becomes of faults of environments, from `faults.json`."""
+    path = RESULTS / "faults.json"
+    if not path.exists():
+        return PENDING + "\n"
+    document = json.loads(path.read_text())
+    names = {"steadyrl": "SteadyRL", "gymnasium": "Gymnasium's AsyncVectorEnv", "stable_baselines3": "SubprocVecEnv"}
+    rows = []
+    for case in document["cases"]:
+        where = "the program is killed in it" if case["where"] == "killed" else f"in {case['where']}()"
+        rows.append((f"{case['fault']}, {where}", *(case["results"][name]["short"] for name in names)))
+    versions = document["versions"]["stable_baselines3"]
+    note = (
+        f"A case that takes longer than {document['limit_s']:g} s hangs; what still runs 2 s after its end is left. "
+        f"Gymnasium {versions['gymnasium']}, Stable-Baselines3 {versions['stable_baselines3']}; "
+        "`benchmarks/faults.py` is the command.\n"
+    )
+    return table(("fault", *names.values()), rows) + "\n" + note
+
+
 def peers(algo: str) -> str:
     """Final scores of Stable-Baselines3 with our presets and seeds, from `peer-*.json`."""
     rows, versions = [], {}
@@ -153,6 +173,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "speed": speed,
     "updates": updates,
     "snapshots": snapshots,
+    "faults": faults,
     "settings": settings,
     "presets": preset_list,
     **{f"hyperparameters-{algo}": lambda algo=algo: hyperparameters(algo) for algo in CONFIGS},  # type: ignore[misc]

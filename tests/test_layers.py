@@ -58,7 +58,7 @@ TORCH = {"torch", "safetensors.torch"}
 BANNED_MODULES = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml"}
 BANNED_CALLS = {"eval", "exec", "__import__", "torch.load", "torch.jit.load", "torch.export.load"}
 # A worker process receives its environment from its own parent; nothing is read from disk or network there.
-EXEMPT = {("steadyrl.envs.worker", "cloudpickle")}
+EXEMPT = {("steadyrl.envs.workers.recipe", "cloudpickle")}
 
 
 def layer_of(target: str) -> str | None:

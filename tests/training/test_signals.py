@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import steadyrl as srl
@@ -77,6 +78,24 @@ def test_a_signal_ends_the_run_in_good_order(
     for file in ("metrics.jsonl", "episodes.jsonl", "evals.jsonl"):
         for line in (tmp_path / "run" / file).read_text().splitlines():
             json.loads(line)
+
+
+def test_a_signal_to_workers_as_well_ends_the_run_in_good_order(tmp_path: Path) -> None:
+    # A terminal or a scheduler sends it to every process of the run.
+    process = start(tmp_path, "--eval-freq", "0", "--vec", "async", "--num-envs", "2", "--num-workers", "2")
+    wait_for(process, (tmp_path / "training").exists)
+    everyone = psutil.Process(process.pid).children(recursive=True)
+    assert len(everyone) == 3
+    for one in everyone:
+        one.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    returncode, out, err = ended(process)
+    assert (returncode, err.count("Traceback")) == (143, 0), err
+    assert json.loads(out)["status"] == "preempted"
+    assert manifest_of(tmp_path)["timesteps"] > 0
+    assert find_checkpoint(tmp_path / "run" / "checkpoints", "final").exists()
+    assert not any(one.is_running() for one in everyone)
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from steadyrl.configs.validate import at_least_one, at_most, not_negative_whole
+from steadyrl.configs.validate import at_least_one, at_most, not_negative_whole, positive
 from steadyrl.errors import UserError
 
 MAX_THREADS = 1024  # torch aborts the process where the system refuses it a thread
@@ -54,6 +54,8 @@ class RunSettings:
     """An mp4 of one episode is made at each evaluation."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the environment, as K=V."""
+    num_workers: int | None = None
+    """Processes that async environments share; None is one for each usable core."""
     env_timeout: float = 60.0
     """Seconds that an environment in a process of its own may take for a step or reset before it counts as hanging."""
     on_env_error: Literal["stop", "restart"] = "stop"
@@ -91,6 +93,9 @@ class RunSettings:
                 not_negative_whole(self, optional)
         if self.max_episode_steps is not None:
             at_least_one(self, "max_episode_steps")
+        positive(self, "env_timeout")
+        if self.num_workers is not None:
+            at_least_one(self, "num_workers")
         at_most(self, MAX_EPISODES, "eval_episodes")
         if self.device.partition(":")[0] == "meta":
             raise UserError(

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from steadyrl.envs.restart import RESTARTED, Restarts
-from steadyrl.envs.snapshot import Ability, block_restore, block_state, how
+from steadyrl.envs.snapshot import Ability, block_abilities, block_restore, block_state
 from steadyrl.envs.types import BoolArray, FloatArray
 from steadyrl.envs.wrappers import Canonical, failure_in_making
 from steadyrl.errors import RunFailedError, UserError
@@ -133,7 +133,7 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
 
     def abilities(self) -> list[Ability]:
         """How the state of each environment can be saved."""
-        return [how(env) for env in self.envs]
+        return block_abilities(self.envs)
 
     def states(self) -> list[Any]:
         """The state of each environment, a plain value."""

@@ -106,6 +106,11 @@ def restore(env: Canonical, state: State) -> Any:
     return copy.deepcopy(env.last)
 
 
+def block_abilities(envs: Sequence[Canonical]) -> list[Ability]:
+    """How the state of each environment can be saved."""
+    return [how(env) for env in envs]
+
+
 def block_state(envs: Sequence[Canonical]) -> list[Value]:
     """The states of environments of one process, as plain values.
 

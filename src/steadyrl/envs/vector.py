@@ -10,6 +10,7 @@ from gymnasium.envs.registration import registry
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from steadyrl.envs.adapter import VectorAdapter
+from steadyrl.envs.alike import insist_on_alike, insist_on_supported
 from steadyrl.envs.envpool import PREFIX, Pool, PoolVectorEnv, same_kind
 from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
 from steadyrl.envs.nonfinite import Skipping
@@ -18,10 +19,9 @@ from steadyrl.envs.restart import Restarts
 from steadyrl.envs.serial import SerialVectorEnv
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import EnvSpec
-from steadyrl.envs.worker import WorkerVectorEnv
+from steadyrl.envs.workers.vector import WorkerVectorEnv
 from steadyrl.envs.wrappers import Canonical
-from steadyrl.errors import SteadyRLError, UserError
-from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.errors import UserError
 
 __all__ = ["Vec", "VectorAdapter", "make_vec"]
 
@@ -36,6 +36,8 @@ def make_vec(
     env_kwargs: Mapping[str, Any] | None = None,
     max_episode_steps: int | None = None,
     skipping: Skipping | None = None,
+    num_workers: int | None = None,
+    env_timeout: float = 60.0,
     restarts: Restarts | None = None,
 ) -> VectorAdapter:
     """Make N environments that are stepped together.
@@ -50,6 +52,8 @@ def make_vec(
         env_kwargs: Arguments of the environment.
         max_episode_steps: Truncates episodes after this many steps instead of the environment's own limit.
         skipping: See `VectorAdapter`.
+        num_workers: Processes of `async`; None is one for each usable core.
+        env_timeout: Seconds that an environment of `async` may take for a step or reset before it counts as hanging.
         restarts: How an environment whose code fails is started anew; None lets the error through.
 
     Raises:
@@ -60,6 +64,12 @@ def make_vec(
         raise UserError(f"vec is '{vec}'.", remedy=f"It is one of {', '.join(get_args(Vec))}.", code="vec")
     if num_envs is not None and num_envs < 1:
         raise UserError(f"num_envs is {num_envs}.", remedy="It has to be 1 or more.", code="num-envs")
+    if num_workers is not None and vec != "async":
+        raise UserError(
+            f"num_workers is {num_workers}, but vec='{vec}' has no workers.",
+            remedy="Use vec='async', or leave num_workers out.",
+            code="num-workers",
+        )
     if isinstance(env, VectorEnv):
         if restarts is not None:
             insist_on_restartable(env, vec)
@@ -75,7 +85,7 @@ def make_vec(
     if restarts is not None:
         insist_on_restartable(factory, vec)
     if vec == "async":
-        return _async(factory, num_envs or 1, skipping)
+        return _async(factory, num_envs or 1, num_workers, env_timeout, skipping, restarts)
     if vec == "envpool":
         return _envpool(factory, num_envs or 1)
     if vec == "native":
@@ -88,15 +98,8 @@ def _sync(factory: EnvFactory, num_envs: int, skipping: Skipping | None, restart
     try:
         for i in range(num_envs):
             made.append(factory(index=i))
-            _check_spaces(made[0])
-            if (made[i].observation_space, made[i].action_space) != (made[0].observation_space, made[0].action_space):
-                raise _unequal(factory.id)
-        if len({id(env.unwrapped) for env in made}) < num_envs:
-            raise UserError(
-                f"{factory.id} returned the same environment twice.",
-                remedy="Let the function make a new environment each time it is called.",
-                code="env-instance",
-            )
+            insist_on_supported(made[0].observation_space, made[0].action_space)
+            insist_on_alike(made, factory.id)
     except BaseException:
         if not factory.is_instance:
             for env in made:
@@ -108,20 +111,23 @@ def _sync(factory: EnvFactory, num_envs: int, skipping: Skipping | None, restart
     return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping, restarts=restarts)
 
 
-def _async(factory: EnvFactory, num_envs: int, skipping: Skipping | None) -> VectorAdapter:
-    probe = factory()
+def _async(
+    factory: EnvFactory,
+    num_envs: int,
+    num_workers: int | None,
+    env_timeout: float,
+    skipping: Skipping | None,
+    restarts: Restarts | None,
+) -> VectorAdapter:
+    vector = WorkerVectorEnv(factory, num_envs, workers=num_workers, timeout=env_timeout, restarts=restarts)
+    observation, action = vector.single_observation_space, vector.single_action_space
     try:
-        _check_spaces(probe)
-        spec = _spec(factory, probe, "async")
-    finally:
-        probe.close()
-    try:
-        vector = WorkerVectorEnv(factory, num_envs)
-    except SteadyRLError:
+        insist_on_supported(observation, action)
+        spec = EnvSpec(factory.id, observation, action, vector.max_episode_steps, "async")
+        return VectorAdapter(vector, spec, seeds_each=True)
+    except BaseException:
+        vector.close()
         raise
-    except RuntimeError as error:
-        raise _unequal(factory.id) from error
-    return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping)
 
 
 def _envpool(factory: EnvFactory, num_envs: int) -> VectorAdapter:
@@ -223,31 +229,18 @@ def _spec(factory: EnvFactory, env: gym.Env[Any, Any], backend: str) -> EnvSpec:
     return EnvSpec(factory.id, env.observation_space, env.action_space, time_limit(env), backend)
 
 
-def _check_spaces(env: gym.Env[Any, Any]) -> None:
-    ObsSpec.of(env.observation_space)
-    ActionSpec.of(env.action_space)
-
-
 def insist_on_restartable(source: EnvFactory | VectorEnv[Any, Any, Any], vec: Vec) -> None:
     """Raise UserError for environments that cannot be started anew one by one."""
     if isinstance(source, VectorEnv):
         why, remedy = "A vector environment makes its environments itself", "Pass an id or a function that makes one."
     elif not source.can_remake:
         why, remedy = f"The environment instance {source.id} does not say how it was made", "Pass a function."
-    elif vec in ("async", "native"):
-        why, remedy = f"With vec='{vec}' the environments live elsewhere", "Use vec='sync'."
+    elif vec in ("envpool", "native"):
+        why, remedy = f"With vec='{vec}' the environments are one program", "Use vec='sync' or vec='async'."
     else:
         return
     raise UserError(
         f"{why}, so on_env_error='restart' cannot start one of them anew.",
         remedy=f"{remedy} Or use on_env_error='stop' (--on-env-error stop).",
         code="no-restarts",
-    )
-
-
-def _unequal(name: str) -> UserError:
-    return UserError(
-        f"The environments that {name} makes have different spaces.",
-        remedy="Let every call make an environment with the same observation and action space.",
-        code="env-spaces",
     )

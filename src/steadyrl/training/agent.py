@@ -15,7 +15,6 @@ import numpy.typing as npt
 from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
 from steadyrl.configs import Config
-from steadyrl.envs.choice import worker_options
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
@@ -119,14 +118,14 @@ class Agent:
             setup = self.require_setup()
             settings, restarts = setup.settings, restarts_of(setup, self.seeds)
             skipping = skipping_of(setup, self.seeds, restarts)
-            workers = worker_options(getattr(settings, "num_workers", None))
             venv = make_vec(
                 setup.source,
                 self.config.num_envs,
                 vec=settings.vec,
                 skipping=skipping,
                 restarts=restarts,
-                **workers,
+                num_workers=settings.num_workers,
+                env_timeout=settings.env_timeout,
             )
             try:
                 with self.computing():

@@ -177,7 +177,7 @@ def prepare_again(
     kept = {} if before is None else {name: value for name, value in _fields(before).items() if name not in _PASSING}
     chosen = {**kept, **trained}
     if isinstance(env, gym.Env | gym.vector.VectorEnv):
-        for name in ("num_envs", "vec"):
+        for name in ("num_envs", "vec", "num_workers"):
             chosen.pop(name, None)
     return prepare_training(algo, env, chosen | dict(options), preset="none")
 

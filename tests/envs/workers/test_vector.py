@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ import pytest
 from gymnasium.envs.registration import registry
 
 from steadyrl.envs.vector import Vec, make_vec
-from steadyrl.envs.worker import WorkerVectorEnv
+from steadyrl.envs.workers.vector import WorkerVectorEnv
 from steadyrl.errors import RunFailedError, UserError
 from support.envs import ConstantReward
 from support.faulty_envs import Failing, ToldModules
@@ -49,7 +50,7 @@ def registered() -> Iterator[str]:
 def test_ids_registered_here_reach_the_workers(registered: str) -> None:
     # By the id itself, and inside a function that makes it.
     for env in (registered, lambda: gym.make("OnlyHere-v0")):
-        envs = make_vec(env, 2, vec="async")
+        envs = make_vec(env, 2, vec="async", num_workers=2)
         envs.reset([0, 1])
         envs.step(ZEROS)
         assert envs.step(ZEROS).truncated.tolist() == [True, True]
@@ -57,7 +58,7 @@ def test_ids_registered_here_reach_the_workers(registered: str) -> None:
 
 
 def test_workers_import_no_torch() -> None:
-    envs = make_vec(ToldModules, 2, vec="async")
+    envs = make_vec(ToldModules, 2, vec="async", num_workers=2)
     assert envs.reset([0, 1])[""].tolist() == [[0.0], [0.0]]
     envs.close()
 
@@ -78,7 +79,7 @@ def test_a_file_is_loaded_again_in_each_worker(tmp_path: Path) -> None:
 
 
 def test_an_error_names_environment_type_and_message() -> None:
-    envs = make_vec(Failing, 2, vec="async", env_kwargs={"how": "raise", "at": 2})
+    envs = make_vec(Failing, 2, vec="async", num_workers=2, env_kwargs={"how": "raise", "at": 2})
     envs.reset([0, 1])
     envs.step(ZEROS)
     with pytest.raises(
@@ -94,7 +95,7 @@ def test_a_user_error_stays_one() -> None:
         def step(self, action: Any) -> Any:
             return 1, 2
 
-    envs = make_vec(Wrong, 2, vec="async")
+    envs = make_vec(Wrong, 2, vec="async", num_workers=2)
     envs.reset([0, 1])
     with pytest.raises(UserError, match="returned 2 values") as caught:
         envs.step(ZEROS)
@@ -113,7 +114,7 @@ def test_a_constructor_that_fails_in_the_worker_only(tmp_path: Path) -> None:
 
     OnlyInParent.__module__ = "__main__"
     with pytest.raises(UserError, match="OnlyInParent raised OSError: the licence server is busy"):
-        make_vec(OnlyInParent, 2, vec="async")
+        make_vec(OnlyInParent, 2, vec="async", num_workers=2)
 
 
 def test_a_module_that_leaves_in_the_worker_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,18 +127,18 @@ def test_a_module_that_leaves_in_the_worker_only(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("AT_HOME", str(os.getpid()))
     mine = importlib.import_module("leaves_elsewhere").Mine
     with pytest.raises(RunFailedError, match="Environment 0 cannot be made in its own process: SystemExit"):
-        make_vec(mine, 2, vec="async")
+        make_vec(mine, 2, vec="async", num_workers=2)
 
 
 def test_what_cannot_be_sent_is_said() -> None:
     lock = threading.Lock()
     with pytest.raises(UserError, match="cannot be sent to another process"):
-        make_vec(lambda: ConstantReward(horizon=2 + lock.locked()), 2, vec="async")
+        make_vec(lambda: ConstantReward(horizon=2 + lock.locked()), 2, vec="async", num_workers=2)
 
 
 @pytest.mark.parametrize(("how", "text"), [("exit", "exit status 7"), ("kill", "signal SIGKILL")])
 def test_a_worker_that_dies_is_named_and_closing_ends(how: str, text: str) -> None:
-    envs = make_vec(Failing, 2, vec="async", env_kwargs={"how": how, "at": 1})
+    envs = make_vec(Failing, 2, vec="async", num_workers=2, env_kwargs={"how": how, "at": 1})
     envs.reset([0, 1])
     processes = _workers(envs)
     if how == "kill":
@@ -149,30 +150,46 @@ def test_a_worker_that_dies_is_named_and_closing_ends(how: str, text: str) -> No
 
 
 def test_closing_ends_a_worker_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steadyrl.envs.worker._CLOSE_S", 0.3)
-    envs = make_vec(ConstantReward, 2, vec="async")
+    monkeypatch.setattr("steadyrl.envs.workers.vector.CLOSE_S", 0.3)
+    envs = make_vec(ConstantReward, 2, vec="async", num_workers=2)
     processes = _workers(envs)
     os.kill(processes[0].pid, signal.SIGSTOP)
-    envs.close()
+    with pytest.warns(UserWarning, match=r"Environment 0 .* in worker 0 did not answer within 0.3 s"):
+        envs.close()
     assert not any(p.is_alive() for p in processes)
 
 
 @pytest.mark.parametrize("how", ["hang", "stopped"])
 def test_closing_ends_in_the_middle_of_a_step(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steadyrl.envs.worker._CLOSE_S", 0.3)
-    envs = make_vec(Failing, 2, vec="async", env_kwargs={"how": how, "at": 1})
+    monkeypatch.setattr("steadyrl.envs.workers.vector.CLOSE_S", 0.3)
+    envs = make_vec(Failing, 2, vec="async", num_workers=2, env_kwargs={"how": how, "at": 1})
     envs.reset([0, 1])
     processes = _workers(envs)
     if how == "stopped":
         os.kill(processes[0].pid, signal.SIGSTOP)
-    vector: Any = envs._env
-    vector.step_async(ZEROS)
+    with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
+        envs.step(ZEROS)
     envs.close()
     assert not any(p.is_alive() for p in processes)
 
 
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """The main thread gets a KeyboardInterrupt."""
+    before = signal.signal(signal.SIGUSR2, signal.default_int_handler)
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(seconds, signal.pthread_kill, (main, signal.SIGUSR2))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR2, before)
+
+
 def test_an_exit_of_the_program_is_an_error_of_the_environment() -> None:
-    envs = make_vec(Failing, 2, vec="async", env_kwargs={"how": "sys.exit", "at": 1})
+    envs = make_vec(Failing, 2, vec="async", num_workers=2, env_kwargs={"how": "sys.exit", "at": 1})
     envs.reset([0, 1])
     with pytest.raises(RunFailedError, match=r"Environment 0 \(Failing\) raised SystemExit in step 1"):
         envs.step(ZEROS)
@@ -183,7 +200,7 @@ PARENT = """
 import os, signal, sys, time
 from steadyrl.envs.vector import make_vec
 from support.envs import ConstantReward
-envs = make_vec(ConstantReward, 2, vec="async")
+envs = make_vec(ConstantReward, 2, vec="async", num_workers=2)
 envs.reset([0, 1])
 print(*[p.pid for p in envs._env.processes], flush=True)
 {then}
@@ -199,15 +216,14 @@ print(*[p.pid for p in envs._env.processes], flush=True)
     ],
 )
 def test_workers_end_with_the_parent_and_without_a_word(then: str) -> None:
-    # The warnings are of multiprocessing's tracker, which cleans up after a parent that could not.
-    quiet = {**os.environ, "PYTHONWARNINGS": "ignore::UserWarning", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", PARENT.format(then=then)],
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
-        env=quiet,
+        env=environment,
     )
     assert (done.returncode, done.stderr) == (0, "")
     # The pipes of stdout and stderr are at their end, so the workers, which hold them too, have ended.
@@ -215,7 +231,7 @@ def test_workers_end_with_the_parent_and_without_a_word(then: str) -> None:
 
 
 def test_ctrl_c_is_left_to_the_parent() -> None:
-    envs = make_vec(ConstantReward, 2, vec="async")
+    envs = make_vec(ConstantReward, 2, vec="async", num_workers=2)
     envs.reset([0, 1])
     for process in _workers(envs):
         os.kill(process.pid, signal.SIGINT)

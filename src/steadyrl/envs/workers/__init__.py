@@ -1,0 +1,1 @@
+"""Environments in processes of their own, watched over: see `vector` for the whole, the other modules for its parts."""

@@ -1,0 +1,41 @@
+"""What the backend can be asked for."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from typing import get_args
+
+from steadyrl.envs.workers.keeper import Context
+from steadyrl.errors import UserError
+
+
+def insist_on(context: str, workers: int | None, timeout: float) -> None:
+    """Raise UserError for an argument that is wrong, or a system that cannot do it."""
+    if context == "fork":
+        raise UserError(
+            "Workers cannot be started by 'fork': a copy of this process has its locks, but not the threads of PyTorch "
+            "that would release them, and hangs.",
+            remedy="Use context 'forkserver' or 'spawn'.",
+            code="env-context",
+        )
+    if context not in get_args(Context):
+        raise UserError(f"context is {context!r}.", remedy="It is 'forkserver' or 'spawn'.", code="env-context")
+    if workers is not None and workers < 1:
+        raise UserError(f"The number of workers is {workers}.", remedy="It has to be 1 or more.", code="num-workers")
+    if not timeout > 0:
+        raise UserError(f"env_timeout is {timeout}.", remedy="It is a number of seconds above 0.", code="env-timeout")
+    if not hasattr(socket, "send_fds"):
+        raise UserError(
+            "Environments in processes of their own need Linux or macOS.",
+            remedy="Use vec='sync'.",
+            code="env-context",
+        )
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    with suppress(AttributeError):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
