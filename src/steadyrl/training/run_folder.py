@@ -102,6 +102,11 @@ class RunFolder:
         """`manifest.json`."""
         return read_json(self.path / "manifest.json")
 
+    def add(self, **facts: Any) -> None:
+        """Write what became known after the start into the manifest."""
+        with signals_held():
+            write_json(self.path / "manifest.json", self.manifest | facts)
+
     def finish(self, status: str, **facts: Any) -> None:
         """Write how the run ended into the manifest."""
         ended = datetime.now(UTC).isoformat(timespec="milliseconds")
