@@ -1,9 +1,9 @@
 """What `--compile on` makes of a gradient step on PyTorch: eager and compiled losses in turn, as JSON.
 
-    python benchmarks/compiled.py [WORK ...] [--repeats 7]
+    python benchmarks/compiled.py [WORK ...] [--repeats 5]
 
 Each work is a process of its own with an empty cache of compiled code, so that its first compilation is as long as a
-user's. The figures in `steadyrl/training/compiling.py` come from here.
+user's. It checks the figures in `steadyrl/training/compiling.py`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def main() -> None:
     """Measure the works named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("works", nargs="*", default=list(CHUNKS), help=f"among: {', '.join(CHUNKS)}")
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--here", action="store_true", help="measure the one work in this process")
     options = parser.parse_args()
     if options.here:
@@ -95,9 +95,8 @@ def main() -> None:
             environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
         rows.append(json.loads(done.stdout.splitlines()[-1]))
-    text = json.dumps({"threads": 1, "results": rows}, indent=2)
-    RESULT.write_text(text + "\n")
-    print(text)
+        print(rows[-1], flush=True)
+        RESULT.write_text(json.dumps({"threads": 1, "results": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

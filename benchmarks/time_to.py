@@ -1,6 +1,6 @@
 """Training seconds to a score: SteadyRL, Stable-Baselines3 and SBX with the same settings, in turn in one run.
 
-    python benchmarks/time_to.py [RACE ...] [--seeds 0 1 2] [--limit STEPS]
+    python benchmarks/time_to.py [RACE ...] [--seeds 0 1 2] [--limit STEPS] [--cores N]
 
 The time is what training took, imports and evaluations left out and compilation by JAX counted, until the first
 evaluation whose mean reaches the score: ten deterministic episodes with fixed seeds every 2,000 steps of CartPole and
@@ -16,7 +16,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -24,6 +24,8 @@ from typing import Any
 
 from speed import PEERS, _versions
 from time_to_works import EPISODES, RACES, Race
+
+from steadyrl.kernels import usable_cores
 
 HERE = Path(__file__).parent
 LIBRARIES = ("ours", "sb3", "sbx")
@@ -39,29 +41,28 @@ def run(library: str, race: str, seed: int, limit: int) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def compare(name: str, race: Race, seeds: Sequence[int]) -> dict[str, Any]:
-    """Every library with every seed, the first one another for each seed."""
+def compare(name: str, race: Race, seeds: Sequence[int], keep: Callable[[dict[str, Any]], None]) -> None:
+    """Every library with every seed, the first one another for each seed; what is known is kept after each run."""
     rows: dict[str, list[dict[str, Any]]] = {library: [] for library in LIBRARIES}
     for i, seed in enumerate(seeds):
         for library in turned(LIBRARIES, i):
             rows[library].append(run(library, name, seed, race.limit))
-            print(
-                name,
-                library,
-                {key: rows[library][-1][key] for key in ("seed", "reached", "step", "wall_s")},
-                flush=True,
-            )
-    return {
-        "score": race.score,
-        "every": race.every,
-        "episodes": EPISODES,
-        "limit": race.limit,
-        "num_envs": race.num_envs,
-        "settings": race.settings,
-        "libraries": {library: summary(found) for library, found in rows.items()},
-        "ratio": ratios(rows),
-        "runs": rows,
-    }
+            last = rows[library][-1]
+            print(name, library, *(f"{key} {last[key]}" for key in ("seed", "reached", "step", "wall_s", "cpu_s")))
+            if all(rows.values()):
+                keep(
+                    {
+                        "score": race.score,
+                        "every": race.every,
+                        "episodes": EPISODES,
+                        "limit": race.limit,
+                        "num_envs": race.num_envs,
+                        "settings": race.settings,
+                        "libraries": {each: summary(found) for each, found in rows.items()},
+                        "ratio": ratios(rows),
+                        "runs": rows,
+                    }
+                )
 
 
 def turned(names: Sequence[str], by: int) -> list[str]:
@@ -104,6 +105,7 @@ def main() -> None:
     parser.add_argument("races", nargs="*", default=list(RACES), help=f"among: {', '.join(RACES)}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--limit", type=int, help="environment steps of a run at most")
+    parser.add_argument("--cores", type=int, help="let every library have only so many (Linux)")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "time-to.json")
     options = parser.parse_args()
     if not PEERS.exists():
@@ -111,18 +113,24 @@ def main() -> None:
     races = {name: RACES[name] for name in options.races}
     if options.limit is not None:
         races = {name: replace(race, limit=options.limit) for name, race in races.items()}
-    before = json.loads(options.output.read_text())["races"] if options.output.exists() else {}
+    if options.cores:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
+    known = json.loads(options.output.read_text())["races"] if options.output.exists() else {}
     for name, race in races.items():
-        made = {
-            "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
+        about = {
+            "machine": {"cores": usable_cores(), "platform": platform.platform()},
             "versions": {
                 "ours": _versions(sys.executable, "steadyrl"),
                 "sb3": _versions(str(PEERS), "stable_baselines3"),
                 "sbx": _versions(str(PEERS), "sbx"),
             },
         }
-        before[name] = made | compare(name, race, options.seeds)
-        options.output.write_text(json.dumps({"races": before}, indent=2) + "\n")
+
+        def keep(found: dict[str, Any], name: str = name, about: dict[str, Any] = about) -> None:
+            known[name] = about | found
+            options.output.write_text(json.dumps({"races": known}, indent=2) + "\n")
+
+        compare(name, race, options.seeds, keep)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -139,12 +138,9 @@ def _compiled(loss: Callable[..., tuple[Tensor, dict[str, Tensor]]]) -> Callable
         gradients, (value, metrics) = torch.func.grad_and_value(of, has_aux=True)(leaves)
         return value, metrics, gradients
 
-    # Dynamo keeps what it compiled by code object, and no more than a few for each: agents must not share one.
-    own = types.FunctionType(
-        with_gradient.__code__.replace(), with_gradient.__globals__, closure=with_gradient.__closure__
-    )
     options: Any = _OPTIONS if BACKEND == "inductor" else None
-    made: Callable[..., Found] = torch.compile(own, fullgraph=True, dynamic=False, backend=BACKEND, options=options)
+    how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": BACKEND, "options": options}
+    made: Callable[..., Found] = torch.compile(with_gradient, **how)
     return made
 
 

@@ -19,7 +19,7 @@ from steadyrl.nn.compiled import Compiler
 from steadyrl.nn.policy import Policy
 from steadyrl.training.events import Notice
 
-# Seconds that compiled losses save of one gradient step, measured with `benchmarks/compiled.py` (one CPU thread).
+# Seconds that compiled losses save of one gradient step, on one CPU thread; `benchmarks/compiled.py` measures them.
 SAVES_S = {"ppo": 190e-6, "a2c": 150e-6, "dqn": 25e-6, "ddpg": 25e-6, "td3": 25e-6, "sac": 160e-6}
 # Seconds to compile them with an empty cache: 10 to 35 on a CPU; not measured on a GPU.
 CPU_COMPILE_S, GPU_COMPILE_S = 20.0, 40.0
