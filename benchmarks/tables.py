@@ -98,7 +98,7 @@ def time_to() -> str:
             )
         machine, versions = race["machine"], race["versions"]
         made.append(
-            f"{name}: one machine with {machine['cores']} cores ({machine['platform']}); "
+            f"{name}: {machine['cores']} core{'s' if machine['cores'] > 1 else ''} ({machine['platform']}); "
             f"torch {versions['ours']['torch']}, Gymnasium {versions['ours']['gymnasium']}, "
             f"Stable-Baselines3 {versions['sb3']['stable_baselines3']}, SBX {versions['sbx']['sbx']}."
         )

@@ -131,4 +131,4 @@ def test_the_table_says_who_arrived(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert lines[2] == "| ppo-cartpole to 475 | SteadyRL | 3 of 3 | 26,000 | 2.0 | 4.0 |  |"
     assert lines[3] == "| ppo-cartpole to 475 | Stable-Baselines3 | 3 of 3 | 26,000 | 20.4 | 4.0 | 10; 1 |"
     assert lines[4] == "| ppo-cartpole to 475 | SBX | 1 of 3 | over 100,000 | none | none | none |"
-    assert "one machine with 2 cores (Linux-6)" in lines[-1]
+    assert "ppo-cartpole: 2 cores (Linux-6)" in lines[-1]
