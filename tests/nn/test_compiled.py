@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -93,6 +94,17 @@ def test_other_sizes_and_a_policy_that_compiles_nothing_run_eagerly(
             assert_same(loss(outputs, target, bound=0.5), with_gradient(clipped, outputs, target, bound=0.5))
     assert called == [4]
     assert (owner.compiler.losses, off.compiler.losses, len(graphs)) == (1, 0, 1)
+
+
+def test_many_losses_in_one_process_are_each_compiled(graphs: list[torch.fx.GraphModule]) -> None:
+    """Dynamo compiles a code object no more than eight times, and then refuses."""
+    outputs, target = arguments(4)
+    for i in range(12):
+        owner = Owner(strict=True)
+        loss = partial(clipped, bound=0.25 * (i + 1))
+        assert_same(Loss(loss, owner)(outputs, target), with_gradient(loss, outputs, target))
+        assert owner.compiler.losses == 1
+    assert len(graphs) == 12
 
 
 @pytest.mark.usefixtures("quick")

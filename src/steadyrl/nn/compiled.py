@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -138,9 +139,12 @@ def _compiled(loss: Callable[..., tuple[Tensor, dict[str, Tensor]]]) -> Callable
         gradients, (value, metrics) = torch.func.grad_and_value(of, has_aux=True)(leaves)
         return value, metrics, gradients
 
+    # Dynamo compiles a code object no more than eight times and then refuses: losses must not share one.
+    code, closure = with_gradient.__code__.replace(), with_gradient.__closure__
+    own = types.FunctionType(code, with_gradient.__globals__, closure=closure)
     options: Any = _OPTIONS if BACKEND == "inductor" else None
     how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": BACKEND, "options": options}
-    made: Callable[..., Found] = torch.compile(with_gradient, **how)
+    made: Callable[..., Found] = torch.compile(own, **how)
     return made
 
 
