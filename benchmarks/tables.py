@@ -76,6 +76,36 @@ def speed() -> str:
     return table(head, rows) + "\n" + note
 
 
+def time_to() -> str:
+    """Training seconds to a score for each library, from `time-to.json`."""
+    path = RESULTS / "time-to.json"
+    if not path.exists():
+        return PENDING + "\n"
+    names = {"ours": "SteadyRL", "sb3": "Stable-Baselines3", "sbx": "SBX"}
+    rows, made = [], []
+    for name, race in json.loads(path.read_text())["races"].items():
+        for library, found in race["libraries"].items():
+            steps = found["median_step"]
+            rows.append(
+                (
+                    f"{name} to {race['score']:g}",
+                    names[library],
+                    f"{found['reached']} of {found['seeds']}",
+                    f"over {race['limit']:,}" if steps is None else f"{steps:,.0f}",
+                    *(_seconds(found[f"median_{key}"]) for key in ("wall_s", "cpu_s")),
+                    _ratios(race["ratio"].get(library)),
+                )
+            )
+        machine, versions = race["machine"], race["versions"]
+        made.append(
+            f"{name}: {machine['cores']} core{'s' if machine['cores'] > 1 else ''} ({machine['platform']}); "
+            f"torch {versions['ours']['torch']}, Gymnasium {versions['ours']['gymnasium']}, "
+            f"Stable-Baselines3 {versions['sb3']['stable_baselines3']}, SBX {versions['sbx']['sbx']}."
+        )
+    head = ("work", "library", "seeds that arrived", "steps", "seconds", "CPU seconds", "times ours (seconds; CPU)")
+    return table(head, rows) + "\nMedians over the seeds, in turn. " + " ".join(made) + "\n"
+
+
 def updates() -> str:
     """Whole updates beside eager ones and bare products, from `updates.json`."""
     path = RESULTS / "updates.json"
@@ -109,6 +139,19 @@ def faults() -> str:
         "`benchmarks/faults.py` is the command.\n"
     )
     return table(("fault", *names.values()), rows) + "\n" + note
+
+
+def compiled() -> str:
+    """Gradient steps with eager and compiled losses, from `compiled.json`."""
+    path = RESULTS / "compiled.json"
+    if not path.exists():
+        return PENDING + "\n"
+    document = json.loads(path.read_text())
+    head = ("work", "losses, us", "compiled, us", "gradient step, us", "with compiled losses, us", "to compile, s")
+    keys = ("losses_eager_us", "losses_compiled_us", "step_eager_us", "step_compiled_us", "compile_s")
+    rows = [(row["work"], *(f"{row[key]:,g}" for key in keys)) for row in document["results"]]
+    torch = document["results"][0]["torch"]
+    return table(head, rows) + f"\nEach the shortest of several in turn, {document['threads']} thread, torch {torch}.\n"
 
 
 def peers(algo: str) -> str:
@@ -171,9 +214,11 @@ def snapshots() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "learning": learning,
     "speed": speed,
+    "time-to": time_to,
     "updates": updates,
     "snapshots": snapshots,
     "faults": faults,
+    "compiled": compiled,
     "settings": settings,
     "presets": preset_list,
     **{f"hyperparameters-{algo}": lambda algo=algo: hyperparameters(algo) for algo in CONFIGS},  # type: ignore[misc]
@@ -207,6 +252,17 @@ def main(argv: list[str] | None = None) -> int:
             if not options.check:
                 page.write_text(after, encoding="utf-8")
     return 1 if options.check and stale else 0
+
+
+def _seconds(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1f}"
+
+
+def _ratios(found: dict[str, float | None] | None) -> str:
+    if found is None:
+        return ""
+    known = [f"{value:g}" for value in (found["wall_s"], found["cpu_s"]) if value is not None]
+    return "; ".join(known) or "none"
 
 
 def _learning_row(document: dict[str, Any]) -> tuple[str, ...]:

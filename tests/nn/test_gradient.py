@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from steadyrl import kernels
+from steadyrl.nn.compiled import Compiler
 from steadyrl.nn.distributions import StateDependentGaussian
 from steadyrl.nn.gradient import Loss, with_gradient
 from steadyrl.nn.heads import SDEHead
@@ -104,6 +105,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.notes: dict[str, bool] = {}
+        self.compiler = Compiler()
 
 
 def test_what_the_kernels_cannot_run_runs_by_autograd_and_is_noted() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol
 
 import torch
 from torch import Tensor
 
 from steadyrl import kernels
+from steadyrl.nn.compiled import CompiledLoss, Compiler
 
 Outputs = tuple[Tensor, ...]
 Metrics = dict[str, Tensor]
@@ -40,10 +42,12 @@ class Runner(Protocol):
 
     native: bool  # whether kernels may run things
     notes: dict[str, bool]  # what PyTorch runs although they may, and whether that has been said
+    compiler: Compiler  # whether PyTorch compiles what it runs
 
 
 class Loss:
-    """A loss whose call is `with_gradient`: traced onto the kernels where they can run it, by autograd elsewhere.
+    """A loss whose call is `with_gradient`: traced onto the kernels where they can run it, elsewhere by autograd, or
+    compiled where the owner's compiler has been started.
 
     Args:
         loss: Pure: `loss(outputs, *args)`; what never changes is bound to it (`functools.partial`).
@@ -54,6 +58,7 @@ class Loss:
         self._loss = loss
         self._owner = owner
         self._traced = _traced(loss, owner, gradient=True)
+        self._compiled = CompiledLoss(loss)
 
     def __call__(self, outputs: Outputs, *args: Any, **kwargs: Any) -> tuple[Tensor, Metrics, Outputs]:
         """As `with_gradient`; the gradients are valid until the next call, and no argument of it."""
@@ -63,7 +68,9 @@ class Loss:
                 return found
             except _CANNOT as reason:
                 self._owner.notes.setdefault(f"a loss, because {_said(reason)}", False)
-        return with_gradient(self._loss, outputs, *args, **kwargs)
+        eager = partial(with_gradient, self._loss, outputs, *args, **kwargs)
+        compiler = self._owner.compiler
+        return self._compiled(compiler, eager, outputs, args, kwargs) if compiler.fits(outputs) else eager()
 
 
 class Function:

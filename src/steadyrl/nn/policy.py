@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from steadyrl import kernels
 from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.build import build
+from steadyrl.nn.compiled import Compiler
 from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.gradient import Function
 from steadyrl.nn.networks import ActorCritic
@@ -67,6 +68,7 @@ class Policy:
         self.parts = {name: Trainable(part, native=self.native) for name, part in self.net.parts().items()}
         unknown = [type(part.module).__name__ for part in self.parts.values() if self.native and not part.on_kernels]
         self.notes = {f"the {name}, a kind of network that they do not know": False for name in unknown}
+        self.compiler = Compiler()
         self._sample = Function(partial(_sample, distribution=self.distribution), self)
         self.touched = True  # others may have changed the weights since they were last looked at
         self.value_scale = 1.0  # rewards were divided by this in training

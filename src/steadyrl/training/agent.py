@@ -22,6 +22,7 @@ from steadyrl.seeding import Seeds
 from steadyrl.spaces import ObsTree
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
 from steadyrl.training.backend import settled
+from steadyrl.training.compiling import Choice, require_compilable
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import jsonable, write_atomic
@@ -92,6 +93,7 @@ class Agent:
         self.about: dict[str, Any] = {} if bundle is None else bundle.about
         self.best_mean: float | None = None
         self.told: set[str] = set()  # codes of what is said once an agent
+        self.compiling: Choice | None = None
         self._loop: Loop | None = None
         self._closed = False
         seed = int(self.about.get("seed", 0)) if setup is None else setup.settings.seed
@@ -104,6 +106,7 @@ class Agent:
             self.config = setup.resolved.config
             if bundle is None:
                 self.policy = new_policy(setup, self.seeds)
+            require_compilable(settings.compile, self.policy)
         self.predict_stream = self.seeds.stream("algo", "predict")
 
     @property
@@ -235,9 +238,10 @@ class Agent:
         trained = to_json(self.config) | {"seed": self.seeds.seed}
         setup = prepare_again(self.algo, env, trained, options, self.setup.settings if self.setup else None)
         require_same_spaces(self.policy, setup)
+        require_compilable(setup.settings.compile, self.policy)
         self.close()
         self.setup, self.about, self.config, self._loop = setup, about, setup.resolved.config, None
-        self._closed = False
+        self._closed, self.compiling = False, None
 
     def predict(
         self,

@@ -20,6 +20,7 @@ from steadyrl.envs.vector import make_vec
 from steadyrl.errors import NonFiniteError, UserError, words
 from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import save_checkpoint
+from steadyrl.training.compiling import record, start_compiling
 from steadyrl.training.curve import write_curve
 from steadyrl.training.evaluation import Evaluation, Watch
 from steadyrl.training.evaluator import Evaluator
@@ -145,6 +146,7 @@ class Learning:
                     setup.to_json(),
                 )
             )
+            self._choose_compiling(folder)
             start = self._loop.counters.timesteps
             failures = Failures(agent, folder, self.events)
             self._loop.guard.listener = failures.skipped
@@ -166,6 +168,17 @@ class Learning:
         name = self._stop.reason if self._stop.reason.startswith("SIG") else ""
         fps = (self._loop.counters.timesteps - start) / elapsed
         return Outcome(status, name, elapsed, fps, session.final_evaluation)
+
+    def _choose_compiling(self, folder: RunFolder | None) -> None:
+        """Decide on `torch.compile` at the agent's first call, for the declared total from where it began."""
+        agent, asked = self._agent, self._setup.settings.compile
+        if agent.compiling is None:
+            since = int(agent.about.get("num_timesteps", 0))
+            agent.compiling = start_compiling(asked, agent.algo, agent.config, agent.policy, since, self.total)
+            if notice := agent.compiling.notice():
+                self.events.emit(notice)
+        if folder is not None:
+            folder.add(compiled=record(agent.compiling, agent.policy))
 
     def _extras(self, folder: RunFolder | None, stack: ExitStack) -> Extras:
         settings, agent = self._setup.settings, self._agent
@@ -217,6 +230,7 @@ class Learning:
     ) -> None:
         step, elapsed = self._loop.counters.timesteps, session.elapsed
         if folder is not None:
+            assert self._agent.compiling is not None
             folder.finish(
                 status,
                 timesteps=step,
@@ -225,6 +239,7 @@ class Learning:
                 signal=self._stop.reason if self._stop.reason.startswith("SIG") else None,
                 weights_sha256=self._agent.policy.sha256(),
                 eval=None if evaluation is None else summary(evaluation),
+                compiled=record(self._agent.compiling, self._agent.policy),
             )
         self.events.emit(RunEnded(step, status, elapsed, folder.path if folder else None, message))
 

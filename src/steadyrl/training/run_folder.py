@@ -111,6 +111,11 @@ class RunFolder:
         with signals_held():
             write_json(self.path / "config.json", config)
 
+    def add(self, **facts: Any) -> None:
+        """Write what became known after the start into the manifest."""
+        with signals_held():
+            write_json(self.path / "manifest.json", self.manifest | facts)
+
     def finish(self, status: str, **facts: Any) -> None:
         """Write how the run ended into the manifest."""
         ended = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -211,10 +211,13 @@ class Session:
             metrics["rollout/nonfinite_episodes"] = float(getattr(loop.venv, "dropped", 0))
         metrics |= mean_of(self._since_row)
         self._since_row.clear()
-        notes = self._loop.policy.notes
+        notes, compiler = self._loop.policy.notes, self._loop.policy.compiler
         for what in [what for what, said in notes.items() if not said]:
             notes[what] = True
             self._events.emit(Notice("torch-path", f"PyTorch, not the native kernels, runs {what}."))
+        said, compiler.notes[:] = [*compiler.notes], []
+        for text, warning in said:
+            self._events.emit(Notice("compile", text, "warning" if warning else "note"))
         self._events.emit(MetricsLogged(counters.timesteps, counters.updates, elapsed, metrics))
 
     def _tell_lost(self) -> None:
