@@ -39,7 +39,7 @@ OPTIONS = {
     "replay": ReplayOptions,
     "bench": BenchOptions,
 }
-FOREIGN_FLAGS = {"help", "version", "logdir"}  # argparse's and TensorBoard's
+FOREIGN_FLAGS = {"help", "version", "logdir", "cores"}  # argparse's, TensorBoard's and those of benchmarks
 TAG = re.compile(r"\b(?:rollout|time|train|eval)/[a-z_]+\b")
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 

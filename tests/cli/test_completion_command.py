@@ -44,7 +44,7 @@ def test_bash_completes(words: tuple[str, ...], offered: list[str]) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_shell_knows_commands_algorithms_and_flags(shell: str) -> None:
     text = script(shell)
-    assert "train eval record presets info" in text
+    assert "train resume eval record verify-resume reproduce presets info" in text
     assert "ppo a2c" in text
     assert " --gamma " in text
     assert "{" not in text.replace("() {", "").replace("${", "") or shell != "fish"

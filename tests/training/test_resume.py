@@ -100,7 +100,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(name: str
     folder = run.path / "checkpoints" / f"step_{newest}"
     path = folder / name
     if name == "chunk":
-        chunks = json.loads((folder / INDEX).read_text())["about"]["replay"]["rewards"]["chunks"]
+        chunks = json.loads((folder / INDEX).read_text())["about"]["replay"]["obs/"]["chunks"]
         path = run.path / "checkpoints" / "chunks" / chunks[-1]
     data = path.read_bytes()
     if damage == "gone":

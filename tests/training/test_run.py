@@ -75,6 +75,7 @@ def test_the_folder_holds_what_it_promises(run: srl.Run) -> None:
         "step_96",
         "step_192",
         "step_288",
+        "step_300",
         "best",
         "final",
     }

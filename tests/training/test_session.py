@@ -80,13 +80,13 @@ def test_only_a_better_evaluation_is_kept() -> None:
         False,
         True,
     ]
-    assert stage.saved == [("best", 20), ("best", 40), ("best", 100), ("final", 100)]
+    assert stage.saved == [("best", 20), ("best", 40), ("best", 100), ("step", 100), ("final", 100)]
 
 
 def test_the_best_of_earlier_calls_has_to_be_beaten() -> None:
     stage = Stage([1.0, 3.0])
     assert stage.session(Extras(stage.evaluate, stage.save, Every(20))).run(40, 40, 4.0) == 4.0
-    assert stage.saved == [("final", 40)]
+    assert stage.saved == [("step", 40), ("final", 40)]
 
 
 def test_the_end_is_evaluated_unless_it_just_was() -> None:
@@ -107,7 +107,7 @@ def test_a_stopped_session_saves_but_does_not_evaluate() -> None:
     session = stage.session(Extras(stage.evaluate, stage.save, Every(1000)))
     session.run(100, 100, None)
     assert stage.loop.counters.timesteps == 20
-    assert stage.saved == [("final", 20)]
+    assert stage.saved == [("step", 20), ("final", 20)]
     assert session.final_evaluation is None
 
 
@@ -121,7 +121,12 @@ def test_checkpoints_are_told() -> None:
     stage = Stage([])
     stage.session(Extras(None, stage.save, NEVER, Every(40))).run(100, 100, None)
     told = [(event.kind, event.step, event.path) for event in stage.events if isinstance(event, CheckpointSaved)]
-    assert told == [("step", 40, Path("step")), ("step", 80, Path("step")), ("final", 100, Path("final"))]
+    assert told == [
+        ("step", 40, Path("step")),
+        ("step", 80, Path("step")),
+        ("step", 100, Path("step")),
+        ("final", 100, Path("final")),
+    ]
 
 
 def test_progress_ends_where_the_session_ends() -> None:

@@ -91,6 +91,7 @@ def restore(env: Canonical, state: State) -> Any:
         env._notes[:] = around["notes"]
         if state.kind == "replay":
             replay(env, trace, content, around["last"])
+            trace.start = content["start"]
         else:
             restore_layers(env.env, env.name, content)
         env.elapsed, env.last = int(around["elapsed"]), copy.deepcopy(around["last"])

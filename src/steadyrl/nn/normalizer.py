@@ -174,6 +174,10 @@ class RewardNormalizer:
         self._returns[done] = 0.0
         return np.where(valid, scaled, 0.0).astype(np.float32)
 
+    def start_anew(self) -> None:
+        """All episodes begin anew."""
+        self._returns[:] = 0.0
+
     def state_dict(self) -> State:
         """The statistic and the running episodes' returns; copies."""
         return {**self._statistic.state_dict(), "returns": self._returns.copy()}

@@ -208,6 +208,10 @@ class Learning:
         settings, agent = self._setup.settings, self._agent
         if settings.checkpoint_minutes is not None:
             extras.save_seconds = 60.0 * settings.checkpoint_minutes
+        ability = self._loop.venv.ability()
+        if settings.save_state and ability.kind == "none":
+            text = f"A resumed run would start its episodes anew: the state of {settings.env} cannot be saved"
+            self._say(Notice("inexact-resume", f"{text} ({ability.reason})."))
         saver = Saver(agent, folder.path, keep_last=settings.keep_last)
         stack.callback(saver.wait)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +11,8 @@ from steadyrl.errors import UserError
 
 try:
     import fcntl
-except ImportError:  # Windows, where an open file cannot be removed anyway
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
-
-NAME = ".lock"
 
 
 @contextmanager
@@ -30,9 +29,10 @@ def writing(run: Path, shown: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    with open(run / NAME, "ab") as file:
+    folder = os.open(run, os.O_RDONLY)
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UserError(
                 f"Another process is writing the run {shown} just now.",
@@ -40,3 +40,5 @@ def writing(run: Path, shown: Path) -> Iterator[None]:
                 code="run-in-use",
             ) from error
         yield
+    finally:
+        os.close(folder)

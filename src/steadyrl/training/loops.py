@@ -62,6 +62,10 @@ class Loop(Protocol):
         """Whether a row of metrics is due, now that the step count has gone on from `before`."""
         ...
 
+    def start_anew(self, env_seeds: list[int]) -> None:
+        """Reset environments whose state is not known any more, [N] seeds; their unfinished episodes are dropped."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly but the policy, the environments and a replay."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -125,6 +126,13 @@ class OffPolicyLoop:
             metrics = self.algorithm.learn(self, steps, self.counters.timesteps, self._progress)
             self.counters.updates += steps
         return metrics
+
+    def start_anew(self, env_seeds: list[int]) -> None:
+        """Reset environments whose state is not known any more, [N] seeds; their unfinished episodes are dropped."""
+        self._stepper.start_anew(env_seeds)
+        every = np.ones(self.venv.num_envs, dtype=np.bool_)
+        self.replay.drop_unfinished(every)
+        self.algorithm.ended(every)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly but the policy, the environments and the replay."""

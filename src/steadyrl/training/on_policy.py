@@ -116,6 +116,14 @@ class OnPolicyLoop:
                 self.policy.value_scale = float(self.rewards.std)
         return metrics
 
+    def start_anew(self, env_seeds: list[int]) -> None:
+        """Reset environments whose state is not known any more, [N] seeds; their unfinished episodes are dropped."""
+        self._stepper.start_anew(env_seeds)
+        every = np.ones(self.venv.num_envs, dtype=np.bool_)
+        self.rollout.drop_unfinished(every)
+        if isinstance(self.rewards, RewardNormalizer):
+            self.rewards.start_anew()
+
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly but the policy and the environments."""
         return {

@@ -29,7 +29,7 @@ def training_state(agent: Agent) -> dict[str, Any]:
         "value_scale": agent.policy.value_scale,
         "notes": dict(agent.policy.notes),
         "loop": loop.state_dict(),
-        "envs": loop.venv.state(),
+        "envs": loop.venv.state() if loop.venv.ability().kind != "none" else None,
         "generators": generators_state(),
         "predict": agent.predict_stream.state_dict(),
         "told": sorted(agent.told),
@@ -48,11 +48,15 @@ def restore_training(agent: Agent, state: dict[str, Any]) -> None:
     found = _as_tensors(state)
     own = {"policy": agent.policy.state_dict(), "algorithm": loop.algorithm.state_dict()}
     require_alike(own, {"policy": found.get("policy"), "algorithm": found.get("loop", {}).get("algorithm")})
-    loop.venv.restore(found["envs"])
+    if found["envs"] is not None:
+        loop.venv.restore(found["envs"])
     agent.policy.load_state_dict(found["policy"])
     agent.policy.value_scale = found["value_scale"]
     agent.policy.notes.update(found["notes"])
     loop.load_state_dict(found["loop"])
+    if found["envs"] is None:
+        name = f"resume-{loop.counters.timesteps}"
+        loop.start_anew([agent.seeds.stream("env", name, i).seed() for i in range(loop.venv.num_envs)])
     agent.predict_stream.load_state_dict(found["predict"])
     agent.told = set(found["told"])
     restore_generators(found["generators"])

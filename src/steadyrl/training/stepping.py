@@ -106,6 +106,10 @@ class Stepper:
         self.episodes.extend(ended)
         return step, ended
 
+    def start_anew(self, env_seeds: list[int]) -> None:
+        """Reset the environments with other seeds than they began with, [N]."""
+        self._obs = self.venv.reset(env_seeds)
+
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly but the environments, whose state is `VecEnv.state`."""
         return {
