@@ -98,6 +98,7 @@ class Session:
         self._evaluated_at: tuple[int, int] | None = None
         self._evaluation: Evaluation | None = None
         self._said_long = False
+        self._saved_at: tuple[int, int] | None = None  # the last of the checkpoints of kind step
 
     @property
     def elapsed(self) -> float:
@@ -157,7 +158,7 @@ class Session:
         if not self._stop.reason:
             self._evaluate()
         if extras.save is not None:
-            if not self._stop.reason:
+            if not self._stop.reason and extras.save_every.steps > 0 and self._saved_at != self._now():
                 self._save("step")
             self._save("final")
         return self._best
@@ -284,6 +285,8 @@ class Session:
         self._loop.guard.read()
         with self._loop.phases("other"):
             path = self._extras.save(kind)
+        if kind == "step":
+            self._saved_at = self._now()
         self._events.emit(CheckpointSaved(self._loop.counters.timesteps, path, kind))
 
     def _progress(self, total: int, *, now: bool = False) -> None:
