@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,14 +82,20 @@ class Planned(gym.Env[npt.NDArray[np.float32], np.int64]):
 
 
 class Fragile(gym.Wrapper[Any, Any, Any, Any]):
-    """Breaks at random steps, drawn from the environment's own generator; `p` is a step's chance."""
+    """Breaks at random steps, drawn from the environment's own generator; `p` is a step's chance.
 
-    def __init__(self, env_id: str = "CartPole-v1", p: float = 0.02) -> None:
+    Its code raises an error, or ends its process (`killed`).
+    """
+
+    def __init__(self, env_id: str = "CartPole-v1", p: float = 0.02, killed: bool = False) -> None:
         super().__init__(gym.make(env_id))
         self.p = p
+        self.killed = killed
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self.unwrapped.np_random.random() < self.p:
+            if self.killed:
+                os.kill(os.getpid(), signal.SIGKILL)
             raise ArithmeticError("a fuse blew")
         return super().step(action)
 

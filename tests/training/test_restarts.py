@@ -312,15 +312,30 @@ def test_the_budget_is_a_count(budget: Any) -> None:
         srl.PPO("CartPole-v1", env_restart_budget=budget, preset="none")
 
 
+def test_a_training_goes_on_through_killed_workers_and_repeats() -> None:
+    hashes = set()
+    for _ in range(2):
+        options = {"n_steps": 32, "num_envs": 4, "batch_size": 64, "vec": "async", "num_workers": 2}
+        agent = srl.PPO(Fragile, env_kwargs={"p": 0.02, "killed": True}, **{**SMALL, **options})
+        agent.learn(600)
+        assert agent.num_timesteps == 600
+        assert agent.loop.counters.restarts >= 4
+        hashes.add(agent.policy.sha256())
+        agent.close()
+    assert len(hashes) == 1
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", [0])
-def test_ppo_solves_cartpole_through_a_thousand_failures(seed: int) -> None:
+@pytest.mark.parametrize(("killed", "vec"), [(False, "sync"), (True, "async")])
+def test_ppo_solves_cartpole_through_a_thousand_failures(killed: bool, vec: str) -> None:
     agent = srl.PPO(
         Fragile,
-        env_kwargs={"p": 0.011},
+        env_kwargs={"p": 0.011, "killed": killed},
         preset="CartPole-v1",
-        seed=seed,
+        seed=0,
+        vec=vec,
+        num_workers=8 if vec == "async" else None,
         on_env_error="restart",
         env_restart_budget=100_000,
     )

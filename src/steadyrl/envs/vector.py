@@ -124,7 +124,7 @@ def _async(
     try:
         insist_on_supported(observation, action)
         spec = EnvSpec(factory.id, observation, action, vector.max_episode_steps, "async")
-        return VectorAdapter(vector, spec, seeds_each=True)
+        return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping, restarts=restarts)
     except BaseException:
         vector.close()
         raise

@@ -105,7 +105,11 @@ class Crew:
         allowed = self._timeout if limit is None else limit
         until = time.monotonic() + allowed
         while awaited:
-            ready = self._poll.poll(1e3 * max(0.0, until - time.monotonic())) or self._poll.poll(1e3 * _GRACE_S)
+            # While one was replaced, others may have answered or ended: nothing more would wake the poll for those.
+            known = bool(awaited & self._ended) or any(answered[0] in awaited for answered in self._kept)
+            ready = self._poll.poll(0.0 if known else 1e3 * max(0.0, until - time.monotonic()))
+            if not ready and not known:
+                ready = self._poll.poll(1e3 * _GRACE_S)
             for file, _ in ready:
                 process = self._by_file.get(file)
                 if process is None:
@@ -123,7 +127,7 @@ class Crew:
                 yield answered
             if self._ended:
                 yield from self._dead(awaited)
-            if not ready:
+            if not ready and not known:
                 for number in [n for n in awaited if self._left(n, limit) <= 0.0]:
                     awaited.discard(number)
                     yield number, LOST, self._hanging(self.processes[number], stacks)
