@@ -29,6 +29,11 @@ class Mlp:
         self, params: Array, out_grad: Array, grads: Array | None = None, slot: int = 0, x2_grad: Array | None = None
     ) -> None: ...
 
+class Mlps:
+    def __init__(self, networks: Sequence[Mlp]) -> None: ...
+    def forward(self, params: Array, x: Array, outs: Sequence[Array], slot: int = 0) -> None: ...
+    def backward(self, params: Array, out_grads: Sequence[Array], grads: Array, slot: int = 0) -> None: ...
+
 def global_norm(grad: Array) -> float: ...
 def adam(
     params: Array,
@@ -58,6 +63,25 @@ def gae(
     gae_lambda: float,
     advantages: Array,
     returns: Array,
+) -> None: ...
+def standardise(
+    rows: Array, valid: Array | None, mean: Array, m2: Array, count: int, eps: float, clip: float, out: Array
+) -> int: ...
+def scale_rewards(
+    rewards: Array,
+    done: Array,
+    valid: Array,
+    returns: Array,
+    gamma: float,
+    mean: Array,
+    m2: Array,
+    count: int,
+    eps: float,
+    clip: float,
+    out: Array,
+) -> int: ...
+def to_bounds(
+    actions: Array, low: Array, high: Array, bounded: Array, least: Array, most: Array, out: Array
 ) -> None: ...
 def tape_operations() -> dict[str, int]: ...
 

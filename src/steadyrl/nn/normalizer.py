@@ -1,4 +1,7 @@
-"""Running statistics of observations and returns, in float64; frozen use is simply not updating them."""
+"""Running statistics of observations and returns, in float64; frozen use is simply not updating them.
+
+With `native` on, kernels do the same arithmetic in the same order, one call for each leaf of a vector step.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,11 @@ class RunningMeanStd:
         self._m2: Float64 = np.zeros(shape)  # sum of squared distances from the mean
 
     @property
+    def squares(self) -> Float64:
+        """Sum of squared distances from the mean, [*shape]."""
+        return self._m2
+
+    @property
     def var(self) -> Float64:
         """Population variance, [*shape]; 1 before two rows have been seen."""
         return self._m2 / self.count if self.count >= 2 else np.ones(self.shape)
@@ -43,8 +51,11 @@ class RunningMeanStd:
         batch_mean = np.add.reduce(rows) / n  # what `mean` computes, without its own cost on few rows
         delta = batch_mean - self.mean
         total = self.count + n
-        self._m2 = self._m2 + np.add.reduce(np.square(rows - batch_mean)) + np.square(delta) * (self.count * n / total)
-        self.mean = self.mean + delta * (n / total)
+        # In place: what kernels write to must stay an array, also one of no dimension.
+        self._m2[...] = self._m2 + np.add.reduce(np.square(rows - batch_mean)) + np.square(delta) * (
+            self.count * n / total
+        )
+        self.mean[...] = self.mean + delta * (n / total)
         self.count = total
 
     def state_dict(self) -> State:
@@ -83,11 +94,15 @@ class ObsNormalizer:
         obs_spec: The observation space.
         clip: Bound of the result's magnitude.
         eps: Added to the variance.
+
+    Attributes:
+        native: Whether kernels compute, which have to be there.
     """
 
     def __init__(self, obs_spec: ObsSpec, clip: float = 10.0, eps: float = 1e-8) -> None:
         self.clip = clip
         self.eps = eps
+        self.native = False
         self.statistics = {
             leaf.path: RunningMeanStd(leaf.stored_shape)
             for leaf in obs_spec.leaves
@@ -99,14 +114,32 @@ class ObsNormalizer:
         for path, statistic in self.statistics.items():
             statistic.update(obs[path][mask])
 
+    def take_in(self, obs: ObsTree, mask: npt.NDArray[np.bool_]) -> ObsTree:
+        """`update`, then the same observations normalised."""
+        if not self.native:
+            self.update(obs, mask)
+        return {path: self._leaf(path, array, mask if self.native else None) for path, array in obs.items()}
+
     def __call__(self, obs: ObsTree) -> ObsTree:
         """A new tree; normalised leaves are fresh float32 arrays, the others are the arrays passed in."""
-        return {path: self._leaf(path, array) for path, array in obs.items()}
+        return {path: self._leaf(path, array, None) for path, array in obs.items()}
 
-    def _leaf(self, path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _leaf(
+        self, path: str, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None
+    ) -> npt.NDArray[Any]:
+        """One leaf normalised; kernels take the rows of `mask` in before that."""
         statistic = self.statistics.get(path)
         if statistic is None:
             return array
+        if self.native:
+            from steadyrl.kernels import _native
+
+            rows = np.ascontiguousarray(array, dtype=np.float32)
+            out = np.empty(rows.shape, dtype=np.float32)
+            statistic.count = _native.standardise(
+                rows, mask, statistic.mean, statistic.squares, statistic.count, self.eps, self.clip, out
+            )
+            return out
         scaled = (array - statistic.mean) / np.sqrt(statistic.var + self.eps)
         return scaled.clip(-self.clip, self.clip).astype(np.float32)
 
@@ -138,10 +171,14 @@ class RewardNormalizer:
         gamma: Discount of the returns.
         clip: Bound of the result's magnitude.
         eps: Added to the variance.
+        native: Kernels compute.
     """
 
-    def __init__(self, num_envs: int, gamma: float, clip: float = 10.0, eps: float = 1e-8) -> None:
+    def __init__(
+        self, num_envs: int, gamma: float, clip: float = 10.0, eps: float = 1e-8, *, native: bool = False
+    ) -> None:
         self.gamma = gamma
+        self._native = native
         self.clip = clip
         self.eps = eps
         self._statistic = RunningMeanStd(())
@@ -156,11 +193,34 @@ class RewardNormalizer:
         self, rewards: Float64, done: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.float32]:
         """Take in one step, [N] each, and return its normalised rewards [N]; 0 where not valid."""
+        if self._native:
+            return self._by_kernels(rewards, done, valid)
         self._returns = np.where(valid, self._returns * self.gamma + rewards, self._returns)
         self._statistic.update(self._returns[valid])
         scaled = (rewards / self.std).clip(-self.clip, self.clip)
         self._returns[done] = 0.0
         return np.where(valid, scaled, 0.0).astype(np.float32)
+
+    def _by_kernels(
+        self, rewards: Float64, done: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.float32]:
+        from steadyrl.kernels import _native
+
+        out, known = np.empty(len(rewards), dtype=np.float32), self._statistic
+        known.count = _native.scale_rewards(
+            rewards,
+            done,
+            valid,
+            self._returns,
+            self.gamma,
+            known.mean,
+            known.squares,
+            known.count,
+            self.eps,
+            self.clip,
+            out,
+        )
+        return out
 
     def state_dict(self) -> State:
         """The statistic and the running episodes' returns; copies."""

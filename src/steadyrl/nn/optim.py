@@ -73,20 +73,23 @@ class Adam:
         self._square = torch.zeros_like(flat.data)
         self._root = torch.empty_like(flat.data)
 
-    @torch.no_grad()
     def step(self, lr: float, max_grad_norm: float) -> Tensor:
         """See `Optimizer.step`."""
+        if not self._flat.native:
+            return self._torch_step(lr, max_grad_norm)
+        from steadyrl.kernels import _native
+
+        flat, (beta1, beta2), step = self._flat, self._betas, self._steps + 1
+        moments = (self._mean, self._square)
+        found = _native.adam(flat.data, flat.grad, *moments, step, lr, max_grad_norm, beta1, beta2, self._eps)
+        _insist_on_finite(found)
+        self._steps = step
+        return torch.scalar_tensor(found, dtype=torch.float32)
+
+    @torch.no_grad()
+    def _torch_step(self, lr: float, max_grad_norm: float) -> Tensor:
         grad = self._flat.grad
         beta1, beta2 = self._betas
-        if self._flat.native:
-            from steadyrl.kernels import _native
-
-            moments = (self._mean, self._square)
-            step = self._steps + 1
-            found = _native.adam(self._flat.data, grad, *moments, step, lr, max_grad_norm, beta1, beta2, self._eps)
-            _insist_on_finite(found)
-            self._steps = step
-            return torch.tensor(found, dtype=torch.float32)
         norm = clip_grad_norm(grad, max_grad_norm)
         self._steps += 1
         self._mean.lerp_(grad, 1 - beta1)
@@ -126,16 +129,20 @@ class RMSprop:
         self._square = torch.ones_like(flat.data)
         self._root = torch.empty_like(flat.data)
 
-    @torch.no_grad()
     def step(self, lr: float, max_grad_norm: float) -> Tensor:
         """See `Optimizer.step`."""
-        grad = self._flat.grad
-        if self._flat.native:
-            from steadyrl.kernels import _native
+        if not self._flat.native:
+            return self._torch_step(lr, max_grad_norm)
+        from steadyrl.kernels import _native
 
-            found = _native.rmsprop(self._flat.data, grad, self._square, lr, max_grad_norm, self._alpha, self._eps)
-            _insist_on_finite(found)
-            return torch.tensor(found, dtype=torch.float32)
+        flat = self._flat
+        found = _native.rmsprop(flat.data, flat.grad, self._square, lr, max_grad_norm, self._alpha, self._eps)
+        _insist_on_finite(found)
+        return torch.scalar_tensor(found, dtype=torch.float32)
+
+    @torch.no_grad()
+    def _torch_step(self, lr: float, max_grad_norm: float) -> Tensor:
+        grad = self._flat.grad
         norm = clip_grad_norm(grad, max_grad_norm)
         self._square.mul_(self._alpha).addcmul_(grad, grad, value=1 - self._alpha)
         torch.add(self._square, self._eps, out=self._root)

@@ -67,8 +67,8 @@ class OffPolicyLoop:
         self._progress = before / total
         with self.phases("act"):
             valid = self._stepper.look(remaining)
-            actions = self.algorithm.act(self.policy.normalise(raw), before - self._start, self._progress)
-            env_actions = self.policy.action_spec.to_env(actions)
+            actions = self.algorithm.act(self._stepper.seen, before - self._start, self._progress)
+            env_actions = self.policy.mapped(actions)
         step, ended = self._stepper.step(env_actions, valid)
         with self.phases("act"):
             self.replay.add(raw, actions, step, valid)

@@ -28,6 +28,9 @@ class Counters:
 class Stepper:
     """The training environments, the observations to act on, the counts.
 
+    Attributes:
+        seen: The observations of the last `look` as the network takes them, leaves [N, ...].
+
     Args:
         venv: The training environments.
         env_seeds: Seed of each environment's first episode, [N].
@@ -43,14 +46,20 @@ class Stepper:
         self._policy = policy
         self._env_seeds = env_seeds
         self._obs: ObsTree | None = None
+        self.seen: ObsTree = {}
 
     @property
     def obs(self) -> ObsTree:
         """Raw observations to act on, leaves [N, ...]; the first call resets the environments."""
+        self.begin()
+        assert self._obs is not None
+        return self._obs
+
+    def begin(self) -> None:
+        """Reset the environments, once; a phase of its own."""
         if self._obs is None:
             with self.phases("env"):
                 self._obs = self.venv.reset(self._env_seeds)
-        return self._obs
 
     def look(self, remaining: int) -> BoolArray:
         """Which rows of the next step count, at most `remaining` of them, [N]; the normaliser takes those in.
@@ -59,8 +68,8 @@ class Stepper:
         """
         obs = self.obs
         valid = within(self.venv.live, remaining)
-        if self._policy.normalizer is not None:
-            self._policy.normalizer.update(obs, valid)
+        normalizer = self._policy.normalizer
+        self.seen = obs if normalizer is None else normalizer.take_in(obs, valid)
         return valid
 
     def step(self, actions: npt.NDArray[Any], valid: BoolArray) -> tuple[Step, list[EpisodeRecord]]:

@@ -48,6 +48,17 @@ public:
     // out [members, batch, outputs]; the inputs are x and x2 side by side.
     void forward(const float* params, const Rows& x, const Rows& x2, int64_t batch, float* out, size_t slot);
 
+    // Both passes in pieces, for `Mlps`: what comes before the first, and rows [first, last) of it on one thread.
+    void prepare_forward(const float* params, int64_t batch, size_t slot);
+    void forward_piece(const float* params, const Rows& x, const Rows& x2, float* out, size_t slot, int64_t first,
+                       int64_t last, float* scratch);
+    void gather_heads(const float* params);
+    void backward_piece(
+        const float* params, const float* out_grad, size_t slot, int64_t first, int64_t last, float* scratch);
+    int weight_tasks() const { return tasks_; }
+    void weight_task(float* grads, size_t slot, int task) { weight_task(slots_[slot], grads, task); }
+    double operations(int64_t batch) const { return operations_ * static_cast<double>(batch); }
+
     // Overwrites the gradient of every parameter in `grads` (null: of none) and, if x2_grad is not null, that of the
     // last x2_width inputs, summed over members, [batch, x2_width].
     void backward(
@@ -69,7 +80,6 @@ private:
     const float* weight(const float* params, size_t layer, size_t member);
     const float* bias(const float* params, size_t layer, size_t member);
     int threads(int64_t batch) const;
-    void gather_heads(const float* params);
     Slot& prepare(size_t slot, int64_t batch);
     void load_rows(Slot& slot, const Rows& x, const Rows& x2, int64_t first, int64_t last) const;
     void forward_rows(Slot& slot, const float* params, int64_t first, int64_t last, float* scratch);
@@ -78,7 +88,6 @@ private:
     void backward_rows(Slot& slot, const float* params, int64_t first, int64_t last, float* scratch);
     void input_rows(
         Slot& slot, const float* params, float* x2_grad, int64_t width, int64_t first, int64_t last, float* scratch);
-    int weight_tasks() const { return tasks_; }
     void weight_task(Slot& slot, float* grads, int task);
 
     std::vector<Member> members_;
