@@ -9,8 +9,10 @@ import numpy.typing as npt
 from torch import Tensor
 
 from steadyrl.algorithms.metrics import Metrics
+from steadyrl.data.targets import polyak
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.policy import Policy
+from steadyrl.nn.trainable import Trainable
 from steadyrl.spaces import ObsTree
 
 
@@ -53,3 +55,13 @@ class OffPolicyAlgorithm(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
         ...
+
+
+def follow(target: Trainable, online: Trainable, tau: float) -> None:
+    """The target network takes a step of size `tau` to the online one; see `targets.polyak`."""
+    if target.flat.native:
+        from steadyrl.kernels import _native
+
+        _native.polyak(target.flat.data, online.flat.data, tau)
+    else:
+        polyak(target.flat.data, online.flat.data, tau)

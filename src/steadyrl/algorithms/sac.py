@@ -12,11 +12,11 @@ from torch import Tensor
 
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
-from steadyrl.algorithms.off_policy import BatchSource
+from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.algorithms.td3 import critic_loss
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
-from steadyrl.data.targets import polyak, q_target
+from steadyrl.data.targets import q_target
 from steadyrl.data.transitions import Inside, ReplayBatch, TensorTree
 from steadyrl.nn.actor_critics import ActorAndCritics
 from steadyrl.nn.distributions import Distribution, Params
@@ -135,7 +135,7 @@ class SAC:
             self._pi.backward(gradients)
             self._actor_optimizer.step(learning_rate, 0.0)
             if self._updates % self.config.target_update_interval == 0:
-                polyak(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+                follow(self._target_q, self._q, self.config.tau)
             rows.append(metrics | found | acted | {"train/ent_coef": alpha})
         if self.config.sde_sample_freq < 0:
             self._kept = None

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
-from steadyrl.algorithms.off_policy import BatchSource
+from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
-from steadyrl.data.targets import polyak, q_target
+from steadyrl.data.targets import q_target
 from steadyrl.data.transitions import ReplayBatch, TensorTree
 from steadyrl.nn.actor_critics import DiscreteActorAndCritics
 from steadyrl.nn.gradient import Loss
@@ -109,7 +109,7 @@ class DiscreteSAC:
             self._actor_optimizer.step(learning_rate, 0.0)
             tempered = self.temperature.learn(-acted["train/entropy"], learning_rate)
             if self._updates % self.config.target_update_interval == 0:
-                polyak(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+                follow(self._target_q, self._q, self.config.tau)
             rows.append(metrics | acted | tempered | {"train/ent_coef": alpha})
         return mean_metrics(rows) | {"train/learning_rate": learning_rate}
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
-from steadyrl.algorithms.off_policy import BatchSource
+from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.configs import TD3Config, value_at
-from steadyrl.data.targets import polyak, q_target
+from steadyrl.data.targets import q_target
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.actor_critics import ActorAndCritics
 from steadyrl.nn.gradient import Loss
@@ -96,8 +96,8 @@ class TD3:
             source.update_priorities(batch, metrics.pop("td"))
             if self._updates % self.config.policy_delay == 0:
                 metrics |= self._improve(batch, learning_rate)
-                polyak(self._target_pi.flat.data, self._pi.flat.data, self.config.tau)
-                polyak(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+                follow(self._target_pi, self._pi, self.config.tau)
+                follow(self._target_q, self._q, self.config.tau)
             rows.append(metrics)
         return mean_metrics(rows) | {"train/learning_rate": learning_rate}
 

@@ -99,25 +99,13 @@ Rows read_rows(nb::handle object, const char* name, int64_t& count) {
     const Array array = read_floats(object, name);
     expect_shape(array, name, -1, -1);
     count = array.shape[0];
-    return {array.floats(), array.shape[1], nullptr};
+    return {array.floats(), array.shape[1]};
 }
 
-void forward(Mlp& mlp, nb::handle params, nb::handle x, nb::handle out, int64_t slot, nb::handle x2, nb::handle index) {
+void forward(Mlp& mlp, nb::handle params, nb::handle x, nb::handle out, int64_t slot, nb::handle x2) {
     int64_t batch, extra_rows = 0;
-    Rows first = read_rows(x, "x", batch), second;
-    if (!index.is_none()) {
-        const Array rows = read_array(index, "index", Dtype::int64);
-        expect_shape(rows, "index", -1);
-        const int64_t* numbers = rows.as<int64_t>();
-        for (int64_t i = 0; i < rows.size; i++) {
-            if (numbers[i] < 0 || numbers[i] >= batch) {
-                const std::string row = std::to_string(numbers[i]), rows_there = std::to_string(batch);
-                throw nb::index_error(("index names the row " + row + " of " + rows_there + ".").c_str());
-            }
-        }
-        first.index = numbers;
-        batch = rows.size;
-    }
+    const Rows first = read_rows(x, "x", batch);
+    Rows second;
     if (!x2.is_none()) {
         second = read_rows(x2, "x2", extra_rows);
         if (extra_rows != batch) refuse_value("x2", "must have " + std::to_string(batch) + " rows, as x.");
@@ -211,7 +199,7 @@ void bind_mlp(nb::module_& module) {
         .def("__init__", construct, nb::arg("inputs"), nb::arg("members"), nb::arg("activation"),
              nb::arg("output_activation"))
         .def("forward", forward, nb::arg("params"), nb::arg("x"), nb::arg("out"), nb::arg("slot") = 0,
-             nb::arg("x2").none() = nb::none(), nb::arg("index").none() = nb::none())
+             nb::arg("x2").none() = nb::none())
         .def("backward", backward, nb::arg("params"), nb::arg("out_grad"), nb::arg("grads").none() = nb::none(),
              nb::arg("slot") = 0, nb::arg("x2_grad").none() = nb::none())
         .def_prop_ro("buffer_size", &Mlp::buffer_size);

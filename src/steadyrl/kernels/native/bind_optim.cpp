@@ -66,14 +66,6 @@ float* read_flat(nb::handle object, const char* name, int64_t size) {
     return array.floats();
 }
 
-float global_norm(nb::handle grad) {
-    const Array array = read_floats(grad, "grad");
-    std::vector<double>& sums = partial_sums(array.size);
-    Pool::get().run(threads_for(2.0 * static_cast<double>(array.size)),
-                    [&](Region& region) { sum_blocks(region, array.floats(), array.size, sums); });
-    return norm_of(sums);
-}
-
 float adam(nb::handle params, nb::handle grad, nb::handle mean, nb::handle square, int64_t step, double lr,
            double max_grad_norm, double beta1, double beta2, double eps) {
     if (step < 1) refuse_value("step", "must be at least 1, the number of this step.");
@@ -136,7 +128,6 @@ void polyak(nb::handle target, nb::handle online, double tau) {
 }  // namespace
 
 void bind_optim(nb::module_& module) {
-    module.def("global_norm", global_norm, nb::arg("grad"));
     module.def("adam", adam, nb::arg("params"), nb::arg("grad"), nb::arg("mean"), nb::arg("square"), nb::arg("step"),
                nb::arg("lr"), nb::arg("max_grad_norm"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("eps"));
     module.def("rmsprop", rmsprop, nb::arg("params"), nb::arg("grad"), nb::arg("square"), nb::arg("lr"),

@@ -118,8 +118,7 @@ Slot& Mlp::prepare(size_t index, int64_t batch) {
 void Mlp::load_rows(Slot& slot, const Rows& x, const Rows& x2, int64_t first, int64_t last) const {
     for (int64_t row = first; row < last; row++) {
         float* to = slot.inputs.data() + row * stride(0);
-        const int64_t from = x.index != nullptr ? x.index[row] : row;
-        if (x.width > 0) std::memcpy(to, x.data + from * x.width, x.width * sizeof(float));
+        if (x.width > 0) std::memcpy(to, x.data + row * x.width, x.width * sizeof(float));
         if (x2.width > 0) std::memcpy(to + x.width, x2.data + row * x2.width, x2.width * sizeof(float));
     }
 }

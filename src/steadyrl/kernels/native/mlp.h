@@ -30,7 +30,6 @@ struct Slot {
 struct Rows {
     const float* data = nullptr;
     int64_t width = 0;
-    const int64_t* index = nullptr;  // null: rows in order
 };
 
 class Mlp {
