@@ -109,7 +109,6 @@ class Program:
             results[i] = other
         return results
 
-
     def _new_others(self) -> list[Tensor]:
         return [torch.empty(shape, dtype=dtype) for shape, dtype in self._shapes]
 

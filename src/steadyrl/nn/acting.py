@@ -56,4 +56,5 @@ class Acting:
         if given is not None:
             return np.ascontiguousarray(obs[given])
         with torch.no_grad():
-            return self._net.encoder(self._tensors(obs)).contiguous()
+            features: Tensor = self._net.encoder(self._tensors(obs))
+        return features.contiguous()

@@ -52,8 +52,8 @@ class RunningMeanStd:
         delta = batch_mean - self.mean
         total = self.count + n
         # In place: what kernels write to must stay an array, also one of no dimension.
-        self._m2[...] = self._m2 + np.add.reduce(np.square(rows - batch_mean)) + np.square(delta) * (
-            self.count * n / total
+        self._m2[...] = (
+            self._m2 + np.add.reduce(np.square(rows - batch_mean)) + np.square(delta) * (self.count * n / total)
         )
         self.mean[...] = self.mean + delta * (n / total)
         self.count = total
@@ -124,9 +124,7 @@ class ObsNormalizer:
         """A new tree; normalised leaves are fresh float32 arrays, the others are the arrays passed in."""
         return {path: self._leaf(path, array, None) for path, array in obs.items()}
 
-    def _leaf(
-        self, path: str, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None
-    ) -> npt.NDArray[Any]:
+    def _leaf(self, path: str, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:
         """One leaf normalised; kernels take the rows of `mask` in before that."""
         statistic = self.statistics.get(path)
         if statistic is None:

@@ -71,8 +71,8 @@ class Policy:
         unknown = [type(part.module).__name__ for part in self.parts.values() if self.native and not part.on_kernels]
         self.notes = {f"the {name}, a kind of network that they do not know": False for name in unknown}
         self._sample = Function(partial(_sample, distribution=self.distribution), self, fresh=False)
-        fused = isinstance(self.net, ActorCritic) and self.net.kernel is not None
-        self._acting = Acting(self.net, self._sample, self.tensors) if fused else None
+        fused = self.net if isinstance(self.net, ActorCritic) and self.net.kernel is not None else None
+        self._acting = None if fused is None else Acting(fused, self._sample, self.tensors)
         self.value_scale = 1.0  # rewards were divided by this in training
 
     def initialise(self, stream: Stream, *, ortho: bool = False) -> None:
