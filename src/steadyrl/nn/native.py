@@ -125,14 +125,13 @@ class ActorCriticKernel:
         self._width = self._policy.width
         self._log_std = net.policy_head.log_std if isinstance(net.policy_head, GaussianHead) else None
 
-    def params(self, features: Tensor, slot: int = _LOOK) -> Params:
+    def params(self, features: Tensor) -> Params:
         """Parameters of the action distribution."""
-        out = self._policy.forward(features, None, slot)
-        return (out,) if self._log_std is None else (out, self._log_std.detach())
+        return self._with_std(self._policy.forward(features))
 
-    def values(self, features: Tensor, slot: int = _LOOK) -> Tensor:
+    def values(self, features: Tensor) -> Tensor:
         """[B]."""
-        return self._value.forward(features, None, slot).squeeze(-1)
+        return self._value.forward(features).squeeze(-1)
 
     def look(self, obs: Any) -> tuple[Params, Tensor]:
         """Both, without a way back."""
@@ -152,7 +151,10 @@ class ActorCriticKernel:
         """Both in the memory of `outputs`; features [B, F], contiguous."""
         self._both.forward(self._flat.data, features, outputs, slot)
         out, values = outputs
-        return (out,) if self._log_std is None else (out, self._log_std.detach()), values
+        return self._with_std(out), values
+
+    def _with_std(self, out: Tensor) -> Params:
+        return (out,) if self._log_std is None else (out, self._log_std.detach())
 
     def backward(self, gradients: Outputs) -> None:
         """Write the gradient of every parameter."""
