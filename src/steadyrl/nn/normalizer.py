@@ -103,6 +103,7 @@ class ObsNormalizer:
         self.clip = clip
         self.eps = eps
         self.native = False
+        self._taken: ObsTree = {}  # the rows of the last `update`, normalised
         self.statistics = {
             leaf.path: RunningMeanStd(leaf.stored_shape)
             for leaf in obs_spec.leaves
@@ -111,14 +112,19 @@ class ObsNormalizer:
 
     def update(self, obs: ObsTree, mask: npt.NDArray[np.bool_]) -> None:
         """Take in the rows of leaves [N, ...] where `mask` [N] is True."""
+        if self.native:
+            self._taken = {path: self._leaf(path, array, mask) for path, array in obs.items()}
+            return
         for path, statistic in self.statistics.items():
             statistic.update(obs[path][mask])
 
     def take_in(self, obs: ObsTree, mask: npt.NDArray[np.bool_]) -> ObsTree:
-        """`update`, then the same observations normalised."""
+        """`update`, then the same observations normalised, which kernels do in one go."""
+        self.update(obs, mask)
         if not self.native:
-            self.update(obs, mask)
-        return {path: self._leaf(path, array, mask if self.native else None) for path, array in obs.items()}
+            return self(obs)
+        taken, self._taken = self._taken, {}
+        return taken
 
     def __call__(self, obs: ObsTree) -> ObsTree:
         """A new tree; normalised leaves are fresh float32 arrays, the others are the arrays passed in."""
