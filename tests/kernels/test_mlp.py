@@ -146,21 +146,6 @@ def test_two_slots_do_not_touch_each_other() -> None:
         torch.testing.assert_close(grads, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_an_index_gathers_rows_of_the_first_block() -> None:
-    net = flat_net(5, [16], [2], members=2)
-    params, store, actions = parameters(net), normal("store", 50, 3), normal("actions", 7, 2)
-    index = torch.tensor([49, 0, 3, 3, 7, 12, 1])
-    gathered, plain = torch.empty(2, 7, 2), torch.empty(2, 7, 2)
-    mlp = native(net)
-    mlp.forward(params, store, gathered, 0, actions, index)
-    mlp.forward(params, store[index], plain, 1, actions)
-    assert torch.equal(gathered, plain)
-    with pytest.raises(IndexError, match="row 50 of 50"):
-        mlp.forward(params, store, gathered, 0, actions, torch.full((7,), 50))
-    with pytest.raises(IndexError, match="row -1"):
-        mlp.forward(params, store, gathered, 0, actions, torch.full((7,), -1))
-
-
 IN, OUT = torch.ones(2, 3), torch.full((2, 2), 5.0)
 PARAMS = 64  # numbers in the buffer of the network below
 

@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steadyrl.data.targets import polyak
 from steadyrl.errors import NonFiniteError
 from steadyrl.nn.optim import Adam
 
@@ -63,12 +62,12 @@ class Guard:
         """An update begins, after this many environment steps and updates."""
         self._begun, self._number = (step, updates), 0
 
-    def minibatch(self, batch: Any, index: Tensor | None = None) -> Guard:
+    def minibatch(self, batch: Any, index: Any = None) -> Guard:
         """The block in which a minibatch is looked at and applied.
 
         Args:
             batch: A named tuple of its tensors.
-            index: Where its rows come from, [B].
+            index: Where its rows come from, [B]; an array or a tensor.
         """
         self._batch = (batch, index)
         self._number += 1
@@ -142,13 +141,6 @@ class Guard:
             raise
         if self.permit is not None:
             optimizer.restore(unless=self.permit)
-
-    def follow(self, target: Tensor, online: Tensor, tau: float) -> None:
-        """`polyak`, unless the minibatch is bad."""
-        if self.permit is None:
-            polyak(target, online, tau)
-        else:
-            target.lerp_(online, torch.where(self.permit, tau, 0.0).to(target.dtype))
 
     def read(self) -> None:
         """Bring what the device found since the last call to the host.

@@ -13,7 +13,7 @@ from torch import Tensor
 from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
-from steadyrl.algorithms.off_policy import BatchSource
+from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.algorithms.td3 import critic_loss
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
@@ -146,7 +146,7 @@ class SAC:
         self.temperature.follow(learning_rate, self.guard)
         self._updates += 1
         if self._updates % self.config.target_update_interval == 0:
-            self.guard.follow(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+            follow(self._target_q, self._q, self.config.tau, self.guard.permit)
         source.update_priorities(batch, found.pop("td"))
         found["train/critic_loss"] = 0.5 * found["train/critic_loss"]  # as Stable-Baselines3 reports it
         return metrics | found | acted | {"train/ent_coef": alpha}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
-from steadyrl.algorithms.off_policy import BatchSource
+from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
 from steadyrl.data.targets import q_target
@@ -118,7 +118,7 @@ class DiscreteSAC:
         self.temperature.follow(learning_rate, self.guard)
         self._updates += 1
         if self._updates % self.config.target_update_interval == 0:
-            self.guard.follow(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+            follow(self._target_q, self._q, self.config.tau, self.guard.permit)
         source.update_priorities(batch, metrics.pop("td"))
         metrics["train/critic_loss"] = 0.5 * metrics["train/critic_loss"]  # as Stable-Baselines3 reports it
         return metrics | acted | tempered | {"train/ent_coef": alpha}
