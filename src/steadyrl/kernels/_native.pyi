@@ -44,7 +44,7 @@ def adam(
     beta1: float,
     beta2: float,
     eps: float,
-    kept: Array | None = None,  # three of them
+    moments: Array | None = None,  # two of them
 ) -> float: ...
 def rmsprop(
     params: Array, grad: Array, square: Array, lr: float, max_grad_norm: float, alpha: float, eps: float

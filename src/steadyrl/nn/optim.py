@@ -96,8 +96,10 @@ class Adam:
         self._square = torch.zeros_like(flat.data)
         self._root = torch.empty_like(flat.data)
         self._taken: Tensor | None = None  # steps, where only the device knows them
-        self._kept: tuple[Tensor, Tensor, Tensor] | None = None  # parameters and moments before the step
-        self._keeps = False  # the next step is to fill it
+        self._keeps = False  # the next step is to remember what was before it
+        self._before: tuple[Tensor, ...] = ()  # parameters and moments, where the last step did
+        self._copies: tuple[Tensor, ...] = ()
+        self._spare: tuple[Tensor, Tensor] | None = None  # the kernels' moments before, or memory for the next ones
         self._kept_steps = 0
         self._kept_taken: Tensor | float = 0.0
 
@@ -110,13 +112,14 @@ class Adam:
         from steadyrl.kernels import _native
 
         flat, (beta1, beta2), step = self._flat, self._betas, self._steps + 1
-        mean, square, kept = self._mean, self._square, self._kept if self._keeps else None
-        found = _native.adam(flat.data, flat.grad, mean, square, step, lr, max_grad_norm, beta1, beta2, self._eps, kept)
+        mean, square = self._mean, self._square
+        new = self._spare or (torch.empty_like(mean), torch.empty_like(square)) if self._keeps else None
+        found = _native.adam(flat.data, flat.grad, mean, square, step, lr, max_grad_norm, beta1, beta2, self._eps, new)
         _insist_on_finite(found)
         self._steps = step
-        if kept is not None:
-            self._kept, self._mean, self._square = (kept[0], mean, square), kept[1], kept[2]
-            self._keeps = False
+        if new is not None:
+            self._mean, self._square = new
+            self._keeps, self._spare, self._before = False, (mean, square), (flat.grad, mean, square)
         return torch.scalar_tensor(found, dtype=torch.float32)
 
     @torch.no_grad()
@@ -156,25 +159,28 @@ class Adam:
         return norm
 
     def keep(self) -> None:
-        """Let the next step remember parameters and moments as they were before it, for `restore`."""
-        if self._kept is None:
-            self._kept = (torch.empty_like(self._mean), torch.empty_like(self._mean), torch.empty_like(self._mean))
-        self._keeps, self._kept_steps = True, self._steps
+        """Let the next step remember parameters and moments as they were before it, for `restore`.
+
+        After such a step the gradient is no more: kernels put the old parameters in its place, and the new moments
+        beside the old ones, for what memory is written to costs more than the step's arithmetic.
+        """
+        self._keeps, self._before, self._kept_steps = True, (), self._steps
 
     def _remember(self) -> None:
-        """What the kernels do within a step."""
-        assert self._kept is not None
-        for kept, tensor in zip(self._kept, (self._flat.data, self._mean, self._square), strict=True):
-            kept.copy_(tensor)
-        self._keeps, self._kept_taken = False, float(self._steps) if self._taken is None else self._taken.clone()
+        now = (self._flat.data, self._mean, self._square)
+        self._copies = self._copies or tuple(map(torch.empty_like, now))
+        for copy, tensor in zip(self._copies, now, strict=True):
+            copy.copy_(tensor)
+        self._keeps, self._before = False, self._copies
+        self._kept_taken = float(self._steps) if self._taken is None else self._taken.clone()
 
     @torch.no_grad()
     def restore(self, unless: Tensor | None = None) -> None:
         """Go back to before the step that followed `keep`, where it was taken; on a device, unless this is true."""
-        if self._keeps or self._kept is None:
+        if not self._before:
             return
-        for kept, tensor in zip(self._kept, (self._flat.data, self._mean, self._square), strict=True):
-            tensor.copy_(kept if unless is None else torch.where(unless, tensor, kept))
+        for old, tensor in zip(self._before, (self._flat.data, self._mean, self._square), strict=True):
+            tensor.copy_(old if unless is None else torch.where(unless, tensor, old))
         if unless is None:
             self._steps = self._kept_steps
         elif self._taken is not None:

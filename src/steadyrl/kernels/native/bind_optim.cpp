@@ -66,10 +66,10 @@ float* read_flat(nb::handle object, const char* name, int64_t size) {
     return array.floats();
 }
 
-// With `kept`, a tuple of three, the old parameters are written to its first array, and the new moments not over the old
-// ones but to the other two.
+// With `moments`, a pair of arrays, the new moments are written there and the old ones stay as they are, and so do the
+// old parameters, in the place of the gradient.
 float adam(nb::handle params, nb::handle grad, nb::handle mean, nb::handle square, int64_t step, double lr,
-           double max_grad_norm, double beta1, double beta2, double eps, nb::handle kept) {
+           double max_grad_norm, double beta1, double beta2, double eps, nb::handle moments) {
     if (step < 1) refuse_value("step", "must be at least 1, the number of this step.");
     const Array flat = read_floats(params, "params");
     expect_shape(flat, "params", -1);
@@ -80,12 +80,13 @@ float adam(nb::handle params, nb::handle grad, nb::handle mean, nb::handle squar
     a.grad = read_flat(grad, "grad", flat.size);
     a.mean = a.new_mean = read_flat(mean, "mean", flat.size);
     a.square = a.new_square = read_flat(square, "square", flat.size);
-    if (!kept.is_none()) {
-        const nb::tuple room = nb::cast<nb::tuple>(kept);
-        if (room.size() != 3) refuse_value("kept", "must be memory for parameters, means and squares.");
-        a.params_before = read_flat(room[0], "kept[0]", flat.size);
-        a.new_mean = read_flat(room[1], "kept[1]", flat.size);
-        a.new_square = read_flat(room[2], "kept[2]", flat.size);
+    if (!moments.is_none()) {
+        if (!nb::isinstance<nb::tuple>(moments)) refuse_type("moments", "must be a tuple.");
+        const nb::tuple pair = nb::borrow<nb::tuple>(moments);
+        if (pair.size() != 2) refuse_value("moments", "must be two arrays.");
+        a.new_mean = read_flat(pair[0], "moments[0]", flat.size);
+        a.new_square = read_flat(pair[1], "moments[1]", flat.size);
+        a.params_before = a.grad;
     }
     a.one_minus_beta1 = static_cast<float>(1 - beta1);
     a.beta2 = static_cast<float>(beta2);
@@ -139,7 +140,7 @@ void polyak(nb::handle target, nb::handle online, double tau) {
 void bind_optim(nb::module_& module) {
     module.def("adam", adam, nb::arg("params"), nb::arg("grad"), nb::arg("mean"), nb::arg("square"), nb::arg("step"),
                nb::arg("lr"), nb::arg("max_grad_norm"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("eps"),
-               nb::arg("kept").none() = nb::none());
+               nb::arg("moments").none() = nb::none());
     module.def("rmsprop", rmsprop, nb::arg("params"), nb::arg("grad"), nb::arg("square"), nb::arg("lr"),
                nb::arg("max_grad_norm"), nb::arg("alpha"), nb::arg("eps"));
     module.def("polyak", polyak, nb::arg("target"), nb::arg("online"), nb::arg("tau"));
