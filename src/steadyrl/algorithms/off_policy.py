@@ -70,7 +70,8 @@ def follow(target: Trainable, online: Trainable, tau: float, permit: Tensor | No
         permit: On the device, whether it may be taken; None is yes.
     """
     if permit is not None:
-        target.flat.data.lerp_(online.flat.data, torch.where(permit, tau, 0.0).to(target.flat.data.dtype))
+        data = target.flat.data
+        data.copy_(torch.where(permit, data.lerp(online.flat.data, tau), data))
     elif target.flat.native:
         from steadyrl.kernels import _native
 

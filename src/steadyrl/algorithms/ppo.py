@@ -103,7 +103,7 @@ class PPO:
             with self.guard.minibatch(minibatch, order):
                 outputs = self._net.forward(minibatch.obs)
                 metrics, gradients = self._loss(outputs, minibatch, clip_range=clip_range)
-                self.guard.look("train/loss", metrics["train/loss"])
+                self.guard.look("train/loss", metrics.block)
                 if self.config.target_kl is not None and metrics["train/approx_kl"] > 1.5 * self.config.target_kl:
                     break
                 self._net.backward(gradients)

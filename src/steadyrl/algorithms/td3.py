@@ -95,11 +95,11 @@ class TD3:
                 loss, metrics, gradients = self._critic_loss(outputs, self._targets(batch), batch.weights)
                 self.guard.look("train/critic_loss", loss)
                 self._q.backward(gradients)
-                with self.guard.whole(self._critic_optimizer, self._improves):
-                    self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
-                    if self._improves:
-                        metrics |= self._improve(batch, learning_rate)
                 if self._improves:
+                    self.guard.provisional(self._critic_optimizer)
+                self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
+                if self._improves:
+                    metrics |= self._improve(batch, learning_rate)
                     follow(self._target_pi, self._pi, self.config.tau, self.guard.permit)
                     follow(self._target_q, self._q, self.config.tau, self.guard.permit)
                 self._updates += 1

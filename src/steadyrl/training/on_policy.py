@@ -102,7 +102,8 @@ class OnPolicyLoop:
         with self.phases("learn"), torch.enable_grad():  # an environment's code may have turned it off
             step = self.counters.timesteps
             try:
-                require_sane_policy(self.policy, step)
+                if self.policy.touched:  # what the optimiser did is seen in the outputs
+                    require_sane_policy(self.policy, step)
                 last_values = self.policy.values(self.policy.normalise(self._stepper.obs))
                 require_sane_outputs({**self.rollout.outputs(), "last value": last_values.numpy()[None]}, step)
             except NonFiniteError:
