@@ -87,12 +87,11 @@ def require_sane_outputs(outputs: dict[str, npt.NDArray[Any]], step: int) -> Non
             )
 
 
-@torch.no_grad()
 def require_sane_policy(policy: Policy, step: int) -> None:
     """Raises NonFiniteError for such a number among the weights, or in the statistics of the observations."""
     for part in policy.parts.values():
         data = part.flat.data
-        if not torch.dot(data, data) <= SURE:
+        if not torch.dot(data, data).item() <= SURE:
             for name, weights in part.module.named_parameters():
                 bad = (~(weights.abs() <= ABSURD)).flatten().nonzero()
                 if len(bad):
