@@ -24,7 +24,6 @@ import steadyrl as srl
 from steadyrl.algorithms.guard import Guard
 from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.nn.normalizer import ObsNormalizer
-from steadyrl.nn.optim import Adam
 from steadyrl.training import off_policy, on_policy
 from steadyrl.training.agent import Agent
 from steadyrl.training.stepping import Stepper
@@ -52,13 +51,12 @@ def unguarded() -> Iterator[None]:
         (on_policy, "require_sane_policy"),
         (on_policy, "require_sane_outputs"),
         (off_policy, "require_sane_policy"),
-        (Adam, "keep"),
         (ObsNormalizer, "undo"),
     ]
     with mock.patch.multiple(
         Guard,
         minibatch=lambda self, *args: nullcontext(),
-        whole=lambda self, *args: nullcontext(),
+        provisional=_nothing,
         applied=lambda self, norm: norm,
         read=_nothing,
     ):

@@ -136,7 +136,7 @@ def test_ppo_trains_on_the_other_minibatches(deferred: bool) -> None:
         if 5 not in taken:
             minibatch = batch.take(taken)
             outputs = by_hand._net.forward(minibatch.obs)
-            _, _, gradients = by_hand._loss(outputs, minibatch, clip_range=0.2)
+            _, gradients = by_hand._loss(outputs, minibatch, clip_range=0.2)
             by_hand._net.backward(gradients)
             by_hand._optimizer.step(3e-4, 0.5, permit)
             applied += 1

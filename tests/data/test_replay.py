@@ -21,11 +21,14 @@ from steadyrl.data.arrays import layout_bytes
 from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.prioritised import PrioritisedReplay
 from steadyrl.data.replay import Replay
+from steadyrl.data.transitions import ReplayBatch
+from steadyrl.envs.types import Step
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec
 from support.envs import Ending, ScriptedVector
+from support.kernels import needs_native
 from support.replay_oracle import ACTION, GAMMA, OBS, Kind, Oracle, reward_of, samples_of, vector_step
 from support.vectors import oracle as plain_loop
 
@@ -367,3 +370,41 @@ def test_a_disk_that_fills_up_while_room_is_made(tmp_path: Path, monkeypatch: py
         make(3, 1, directory=tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert len(made) == 3
+
+
+@needs_native
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_kernels_fetch_the_same_samples(n_step: int) -> None:
+    tree = gs.Dict({"image": gs.Box(0, 255, (2, 3), np.uint8), "room": gs.Discrete(5), "x": gs.Box(-1, 1, (3,))})
+    obs_spec, action_spec = ObsSpec.of(tree), ACTION
+    rng = np.random.default_rng(0)
+    replays = [Replay(24, 2, obs_spec, action_spec, gamma=GAMMA, n_step=n_step, inside=True) for _ in range(2)]
+    replays[1].native = True
+    for _ in range(20):
+        now, then = stored(rng), stored(rng)
+        ended, cut = rng.random(2) < 0.2, rng.random(2) < 0.2
+        step = Step(then, then, rng.normal(size=2), ended, cut, np.ones(2, dtype=bool), [])
+        actions = rng.normal(size=(2, ACTION.size)).astype(np.float32)
+        for replay in replays:
+            replay.add(now, actions, step, np.ones(2, dtype=bool))
+    plain, native = (replay.sample(64, Stream(0, "sampling")) for replay in replays)
+    assert plain.inside is None or native.inside is not None
+    for mine, theirs in zip(leaves_of(native), leaves_of(plain), strict=True):
+        assert mine.dtype == theirs.dtype
+        assert torch.equal(mine, theirs)
+    before = native.rewards.clone()
+    replays[1].sample(64, Stream(1, "sampling"))
+    assert torch.equal(native.rewards, before)
+
+
+def stored(rng: np.random.Generator) -> dict[str, Any]:
+    """Observations of two environments."""
+    image = rng.integers(0, 256, (2, 2, 3)).astype(np.float32)
+    return {"image": image, "room": rng.integers(0, 5, (2, 1)), "x": rng.normal(size=(2, 3)).astype(np.float32)}
+
+
+def leaves_of(batch: ReplayBatch) -> list[torch.Tensor]:
+    """Every tensor of a batch, in order."""
+    inside = [] if batch.inside is None else [*batch.inside.obs.values(), batch.inside.discounts]
+    flat = [batch.actions, batch.rewards, batch.terminated, batch.discounts, batch.weights, batch.index]
+    return [*batch.obs.values(), *batch.next_obs.values(), *flat, *inside]

@@ -9,9 +9,10 @@ import pytest
 import torch
 from gymnasium import spaces as gs
 
-from steadyrl.data.rollout import Rollout, RolloutBatch
+from steadyrl.data.rollout import Fetcher, Rollout, RolloutBatch
 from steadyrl.data.targets import gae, next_values
 from steadyrl.spaces import ActionSpec, ObsSpec
+from support.kernels import needs_native
 
 OBS = gs.Dict({"x": gs.Box(-1e6, 1e6, (2,)), "room": gs.Discrete(100)})
 ACTION = gs.Box(-1, 1, (2,))
@@ -158,3 +159,21 @@ def test_taking_rows_of_a_batch() -> None:
     assert torch.equal(taken.advantages, batch.advantages[index])
     moved = batch.to(torch.device("cpu"))
     assert codes(moved) == codes(batch)
+
+
+@pytest.mark.parametrize("native", [False, pytest.param(True, marks=needs_native)])
+def test_minibatches_are_fetched_whole(native: bool) -> None:
+    target = rollout()
+    for t in range(T):
+        add(target, t)
+    whole = target.batch(torch.zeros(N), 0.9, 0.8)
+    fetch = Fetcher(whole, native=native)
+    order = np.array([11, 3, 3, 0, 7, 5, 1], dtype=np.int64)
+    known = [10 * (i // N) + i % N for i in order]
+    for part in (slice(0, 3), slice(3, 6), slice(6, 7), slice(0, 0), slice(0, 3)):
+        batch = fetch(order[part])
+        assert codes(batch) == known[part]
+        assert torch.equal(batch.advantages, whole.advantages[torch.from_numpy(order[part])])
+    with pytest.raises(IndexError):
+        fetch(np.array([N * T], dtype=np.int64))
+    assert codes(whole) == [10 * t + n for t in range(T) for n in range(N)]

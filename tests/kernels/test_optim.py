@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -116,13 +117,54 @@ def test_a_gradient_that_is_not_finite_changes_nothing(bad: float, size: int) ->
             torch.testing.assert_close(value, before[name], rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("max_grad_norm", [0.0, 0.5])
+@pytest.mark.parametrize("size", SIZES)
+def test_adam_beside_what_was_there(size: int, max_grad_norm: float) -> None:
+    """The same step, bit for bit, that overwrites nothing but the gradient, with the old parameters."""
+    from steadyrl.kernels import _native
+
+    options: dict[str, Any] = {"step": 3, "lr": 1e-3, "max_grad_norm": max_grad_norm, "beta1": 0.9, "beta2": 0.999}
+    before: dict[str, Any] = dict(state(size))
+    plain, found = ({name: value.clone() for name, value in before.items()} for _ in range(2))
+    moments = (torch.full((size,), math.nan), torch.full((size,), math.nan))
+    norm = _native.adam(**plain, **options, eps=1e-5)
+    assert _native.adam(**found, **options, eps=1e-5, moments=moments) == norm
+    for name, array in {"params": found["params"], "mean": moments[0], "square": moments[1]}.items():
+        assert torch.equal(array, plain[name])
+    for name, array in {"params": found["grad"], "mean": found["mean"], "square": found["square"]}.items():
+        assert torch.equal(array, before[name])
+    if size:
+        found["grad"][0] = math.inf
+        rest = {name: value.clone() for name, value in found.items()}
+        _native.adam(**found, **options, eps=1e-5, moments=moments)
+        assert all(torch.equal(found[name], rest[name]) for name in rest)
+        assert torch.equal(moments[0], plain["mean"])
+
+
+@pytest.mark.parametrize(
+    ("moments", "error"),
+    [([torch.zeros(5)] * 2, TypeError), ((torch.zeros(5),), ValueError), ((torch.zeros(5), torch.ones(4)), ValueError)],
+)
+def test_other_memory_for_moments_is_refused(moments: Any, error: type[Exception]) -> None:
+    from steadyrl.kernels import _native
+
+    found: dict[str, Any] = dict(state(5))
+    with pytest.raises(error, match="moments"):
+        _native.adam(**found, step=1, lr=0.1, max_grad_norm=0.0, beta1=0.9, beta2=0.999, eps=1e-5, moments=moments)
+    assert all(torch.equal(value, state(5)[name]) for name, value in found.items())
+
+
 def test_the_norm() -> None:
     from steadyrl.kernels import _native
 
+    def norm(grad: Tensor) -> float:
+        rest = [torch.zeros_like(grad) for _ in range(2)]
+        return _native.rmsprop(rest[0], grad, rest[1], 0.0, 0.0, 0.99, 1e-5)
+
     grad = normal("grad", 10_001)
-    assert _native.global_norm(grad) == pytest.approx(float(grad.double().norm()), rel=1e-6)
-    assert _native.global_norm(torch.zeros(0)) == 0.0
-    assert math.isnan(_native.global_norm(torch.tensor([1.0, math.nan])))
+    assert norm(grad) == pytest.approx(float(grad.double().norm()), rel=1e-6)
+    assert norm(torch.zeros(0)) == 0.0
+    assert math.isnan(norm(torch.tensor([1.0, math.nan])))
 
 
 def test_denormals_are_zero_inside_and_nowhere_else() -> None:

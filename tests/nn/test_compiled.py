@@ -114,8 +114,8 @@ def test_a_copy_compiles_for_itself() -> None:
     expected = loss(outputs, target, bound=0.5)
     twin = copy.deepcopy(loss)
     assert_same(twin(outputs, target, bound=0.5), expected)
-    assert twin._owner.compiler.losses == 2
-    assert loss._owner.compiler.losses == 1
+    assert twin.owner.compiler.losses == 2
+    assert loss.owner.compiler.losses == 1
 
 
 def looks(outputs: Outputs, target: Tensor) -> tuple[Tensor, Metrics]:

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from steadyrl import kernels
 from steadyrl.nn.compiled import Compiler
 from steadyrl.nn.distributions import StateDependentGaussian
-from steadyrl.nn.gradient import Loss, with_gradient
+from steadyrl.nn.gradient import Loss, ScalarLoss, with_gradient
 from steadyrl.nn.heads import SDEHead
 from steadyrl.nn.part import Part
 from steadyrl.nn.trainable import Trainable
 from steadyrl.seeding import Stream
 from support.flat import packed
+from support.kernels import needs_native
 
 X = torch.from_numpy(Stream(0, "x").normal((6, 3)))
 Outputs = tuple[Tensor, ...]
@@ -125,3 +126,40 @@ def test_what_the_kernels_cannot_run_runs_by_autograd_and_is_noted() -> None:
             assert value.item() == expected.item()
             assert torch.equal(gradient, theirs)
         assert len(owner.notes) == owner.native
+
+
+class Choice:
+    """Lets kernels run a loss, or not."""
+
+    def __init__(self, *, native: bool) -> None:
+        self.native = native
+        self.notes: dict[str, bool] = {}
+        self.compiler = Compiler()
+
+
+@pytest.mark.parametrize("native", [False, pytest.param(True, marks=needs_native)])
+def test_scalars_are_the_loss_and_its_metrics_in_one_tensor(native: bool) -> None:
+    owner = Choice(native=native)
+    outputs, target = (X[:, 0], X[:, 1]), X[:, 2].contiguous()
+    value, metrics, gradients = Loss(quadratic, owner)(outputs, target, weight=0.5)
+    expected = [x.clone() for x in gradients]
+    scalars, found = ScalarLoss(quadratic, "loss", owner)(outputs, target, weight=0.5)
+    assert list(scalars) == ["loss", "error"]
+    assert torch.equal(scalars.block, torch.stack([value, metrics["error"]]))
+    assert torch.equal(scalars["error"], metrics["error"])
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert "td" not in scalars
+    with pytest.raises(KeyError):
+        scalars["td"]
+    assert not owner.notes
+
+
+@needs_native
+def test_a_metric_that_is_no_scalar_is_left_to_pytorch() -> None:
+    def loss(outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
+        return outputs[0].sum(), {"rows": outputs[0]}
+
+    owner = Choice(native=True)
+    with pytest.raises(RuntimeError, match="equal size"):
+        ScalarLoss(loss, "loss", owner)((X,))
+    assert owner.notes == {"a loss, because a metric is not a scalar": False}

@@ -10,13 +10,14 @@ import torch
 from steadyrl.errors import NonFiniteError
 from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.optim import Adam, RMSprop
+from support.kernels import needs_native
 
 YES, NO = torch.tensor(True), torch.tensor(False)
 
 
-def optimizer(kind: type[Any]) -> tuple[FlatParameters, Any]:
+def optimizer(kind: type[Any], *, native: bool = False) -> tuple[FlatParameters, Any]:
     torch.manual_seed(0)
-    flat = FlatParameters(torch.nn.Linear(5, 3))
+    flat = FlatParameters(torch.nn.Linear(5, 3), native=native)
     return flat, kind(flat)
 
 
@@ -77,9 +78,11 @@ def test_steps_taken_on_a_device_count_after_loading() -> None:
     torch.testing.assert_close(other.data, flat.data)
 
 
-@pytest.mark.parametrize("permit", [None, YES])
-def test_a_step_is_taken_back_exactly(permit: torch.Tensor | None) -> None:
-    flat, own = optimizer(Adam)
+@pytest.mark.parametrize(
+    ("permit", "native"), [(None, False), (YES, False), pytest.param(None, True, marks=needs_native)]
+)
+def test_a_step_is_taken_back_exactly(permit: torch.Tensor | None, native: bool) -> None:
+    flat, own = optimizer(Adam, native=native)
     for seed in range(3):
         fill(flat, seed)
         own.step(0.1, 0.5, permit)
@@ -97,6 +100,37 @@ def test_a_step_is_taken_back_exactly(permit: torch.Tensor | None) -> None:
         else:
             own.restore()
         assert all(map(torch.equal, numbers(flat, own), before))
+
+
+@pytest.mark.parametrize("native", [False, pytest.param(True, marks=needs_native)])
+def test_steps_that_could_be_taken_back_are_the_ordinary_ones(native: bool) -> None:
+    (plain_flat, plain), (flat, own) = optimizer(Adam, native=native), optimizer(Adam, native=native)
+    for seed in range(5):
+        fill(plain_flat, seed)
+        plain.step(0.1, 0.5)
+        if seed != 2:
+            own.keep()
+        fill(flat, seed)
+        own.step(0.1, 0.5)
+        assert all(map(torch.equal, numbers(flat, own), numbers(plain_flat, plain)))
+
+
+@pytest.mark.parametrize("native", [False, pytest.param(True, marks=needs_native)])
+def test_a_refused_step_has_nothing_to_take_back(native: bool) -> None:
+    flat, own = optimizer(Adam, native=native)
+    own.keep()
+    fill(flat, 0)
+    own.step(0.1, 0.0)
+    before = numbers(flat, own)
+    own.keep()
+    fill(flat, 1)
+    flat.grad[2] = torch.nan
+    with pytest.raises(NonFiniteError):
+        own.step(0.1, 0.0)
+    own.restore()
+    assert all(map(torch.equal, numbers(flat, own), before))
+    own.restore()
+    assert all(map(torch.equal, numbers(flat, own), before))
 
 
 def test_a_refused_gradient_says_its_norm() -> None:

@@ -146,8 +146,13 @@ class Poison:
         """A loss whose value alone is bad: its gradient is as it was."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            value, metrics, gradients = inner(*args, **kwargs)
-            return (value * 0 + self.value if self.due() else value), metrics, gradients
+            value, *others = inner(*args, **kwargs)
+            if not self.due():
+                return value, *others
+            if hasattr(value, "block"):  # the loss is the first of its metrics
+                value.block[0] = self.value
+                return value, *others
+            return value * 0 + self.value, *others
 
         return call
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
-from steadyrl.algorithms.off_policy import BatchSource
+from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.configs import DQNConfig, value_at
-from steadyrl.data.targets import polyak, project_categorical, q_target, quantile_huber
+from steadyrl.data.targets import project_categorical, q_target, quantile_huber
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.gradient import Loss
 from steadyrl.nn.optim import Adam
@@ -151,7 +151,7 @@ class DQN:
         due = step // self.config.target_update_interval
         missed, self._target_updates = due - self._target_updates, due
         if missed > 0:
-            polyak(self._target.flat.data, self._q.flat.data, 1.0 - (1.0 - self.config.tau) ** missed)
+            follow(self._target, self._q, 1.0 - (1.0 - self.config.tau) ** missed)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""

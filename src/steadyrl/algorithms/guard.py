@@ -14,15 +14,13 @@ number of those that did not to the host when a row of metrics is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from steadyrl.data.targets import polyak
 from steadyrl.errors import NonFiniteError
 from steadyrl.nn.optim import Adam
 
@@ -58,19 +56,21 @@ class Guard:
         self._number = 0
         self._name = ""
         self._batch: Any = None
+        self._index: Any = None
+        self._provisional: Adam | None = None
 
     def begin(self, step: int, updates: int) -> None:
         """An update begins, after this many environment steps and updates."""
         self._begun, self._number = (step, updates), 0
 
-    def minibatch(self, batch: Any, index: Tensor | None = None) -> Guard:
+    def minibatch(self, batch: Any, index: Any = None) -> Guard:
         """The block in which a minibatch is looked at and applied.
 
         Args:
             batch: A named tuple of its tensors.
-            index: Where its rows come from, [B].
+            index: Where its rows come from, [B]; an array or a tensor.
         """
-        self._batch = (batch, index)
+        self._batch, self._index = batch, index
         self._number += 1
         self.permit = None
         return self
@@ -82,12 +82,17 @@ class Guard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Leave a bad minibatch out, or say which one it was and let the error go on."""
+        optimizer, self._provisional = self._provisional, None
         if self.permit is not None:
             self._flags.append(self.permit)
+            if optimizer is not None:
+                optimizer.restore(unless=self.permit)
         elif error is None:
             self._in_a_row = 0
         if not isinstance(error, NonFiniteError):
             return False
+        if optimizer is not None:
+            optimizer.restore()
         self._tell(error)
         if not self.skip:
             return False
@@ -100,16 +105,20 @@ class Guard:
         return True
 
     def look(self, name: str, value: Tensor) -> None:
-        """Look at a loss, a scalar; the gradient that comes next is the one of this loss.
+        """Look at a loss; the gradient that comes next is the one of this loss.
+
+        Args:
+            name: Of the loss.
+            value: A scalar, or a row of numbers whose first is the loss.
 
         Raises:
             NonFiniteError: it is not finite or absurd.
         """
         self._name = name
         if self._deferred:
-            good = value.detach().abs() <= ABSURD
+            good = (value if value.dim() == 0 else value[0]).detach().abs() <= ABSURD
             self.permit = good if self.permit is None else self.permit & good
-        elif not -ABSURD <= (number := value.item()) <= ABSURD:
+        elif not -ABSURD <= (number := value.item() if value.dim() == 0 else value.tolist()[0]) <= ABSURD:
             facts = {"source": "loss", "value": str(number)}
             raise NonFiniteError(f"{name} is {number}.", remedy=_REMEDY, code="non-finite-loss", facts=facts)
 
@@ -123,32 +132,10 @@ class Guard:
         """Whether the present minibatch has been good so far; asks the device where that alone knows."""
         return self.permit is None or bool(self.permit)
 
-    @contextmanager
-    def whole(self, optimizer: Adam, more: bool = True) -> Iterator[None]:
-        """A block whose first step, by this optimiser, is undone where what comes after it is bad.
-
-        Args:
-            optimizer: Takes the first step.
-            more: Whether anything comes after it.
-        """
-        if not more:
-            yield
-            return
+    def provisional(self, optimizer: Adam) -> None:
+        """The next step of this optimiser is taken back should the minibatch prove bad after it."""
         optimizer.keep()
-        try:
-            yield
-        except NonFiniteError:
-            optimizer.restore()
-            raise
-        if self.permit is not None:
-            optimizer.restore(unless=self.permit)
-
-    def follow(self, target: Tensor, online: Tensor, tau: float) -> None:
-        """`polyak`, unless the minibatch is bad."""
-        if self.permit is None:
-            polyak(target, online, tau)
-        else:
-            target.lerp_(online, torch.where(self.permit, tau, 0.0).to(target.dtype))
+        self._provisional = optimizer
 
     def read(self) -> None:
         """Bring what the device found since the last call to the host.
@@ -189,10 +176,9 @@ class Guard:
         error.message = f"{what} {where}: it was not applied."
         error.args = (error.message,)
         facts |= {"name": self._name, "step": step, "updates": updates, "minibatch": self._number}
-        batch, index = self._batch
-        error.batch = arrays_of(batch._asdict())
-        if index is not None:
-            error.batch["index"] = index
+        error.batch = arrays_of(self._batch._asdict())
+        if self._index is not None:
+            error.batch["index"] = self._index
 
     def _too_many(self, error: NonFiniteError) -> NonFiniteError:
         return NonFiniteError(

@@ -6,12 +6,15 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics
+from steadyrl.data.targets import polyak
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.policy import Policy
+from steadyrl.nn.trainable import Trainable
 from steadyrl.spaces import ObsTree
 
 
@@ -55,3 +58,23 @@ class OffPolicyAlgorithm(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
         ...
+
+
+def follow(target: Trainable, online: Trainable, tau: float, permit: Tensor | None = None) -> None:
+    """The target network takes a step of size `tau` to the online one; see `targets.polyak`.
+
+    Args:
+        target: Takes the step.
+        online: Where it goes.
+        tau: Size of the step.
+        permit: On the device, whether it may be taken; None is yes.
+    """
+    if permit is not None:
+        data = target.flat.data
+        data.copy_(torch.where(permit, data.lerp(online.flat.data, tau), data))
+    elif target.flat.native:
+        from steadyrl.kernels import _native
+
+        _native.polyak(target.flat.data, online.flat.data, tau)
+    else:
+        polyak(target.flat.data, online.flat.data, tau)

@@ -9,18 +9,20 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from steadyrl.algorithms.exploration import Exploration
 from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.losses import normalise_advantages
-from steadyrl.algorithms.metrics import Metrics, mean_metrics
+from steadyrl.algorithms.metrics import Metrics, mean_scalars
 from steadyrl.configs import PPOConfig, value_at
-from steadyrl.data.rollout import RolloutBatch
+from steadyrl.data.rollout import Fetcher, RolloutBatch
 from steadyrl.data.targets import explained_variance
 from steadyrl.nn.distributions import Distribution
-from steadyrl.nn.gradient import Loss
+from steadyrl.nn.gradient import ScalarLoss, Scalars
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -84,7 +86,7 @@ class PPO:
         self._net = policy.parts["net"]
         self._optimizer = Adam(self._net.flat, eps=1e-5)
         loss = partial(ppo_loss, distribution=policy.distribution, config=config)
-        self._loss = Loss(loss, policy)
+        self._loss = ScalarLoss(loss, "train/loss", policy)
 
     def learn(self, batch: RolloutBatch, progress: float) -> Metrics:
         """One update from one rollout.
@@ -95,36 +97,40 @@ class PPO:
         """
         learning_rate = value_at(self.config.learning_rate, progress)
         clip_range = value_at(self.config.clip_range, progress)
-        rows: list[dict[str, Tensor]] = []
+        rows: list[Scalars] = []
+        norms: list[Tensor] = []
         for order, minibatch in self._minibatches(batch):
             with self.guard.minibatch(minibatch, order):
                 outputs = self._net.forward(minibatch.obs)
-                loss, metrics, gradients = self._loss(outputs, minibatch, clip_range=clip_range)
-                self.guard.look("train/loss", loss)
+                metrics, gradients = self._loss(outputs, minibatch, clip_range=clip_range)
+                self.guard.look("train/loss", metrics.block)
                 if self.config.target_kl is not None and metrics["train/approx_kl"] > 1.5 * self.config.target_kl:
                     break
                 self._net.backward(gradients)
                 norm = self._optimizer.step(learning_rate, self.config.max_grad_norm, self.guard.permit)
-                rows.append(metrics | {"train/loss": loss, "train/grad_norm": self.guard.applied(norm)})
+                norms.append(self.guard.applied(norm))
+                rows.append(metrics)
         return {
-            **mean_metrics(rows),
+            **mean_scalars(rows),
+            **({"train/grad_norm": torch.stack(norms).mean()} if norms else {}),
             "train/explained_variance": explained_variance(batch.values, batch.returns),
             "train/learning_rate": learning_rate,
             "train/clip_range": clip_range,
             "train/minibatches": float(len(rows)),
         }
 
-    def _minibatches(self, batch: RolloutBatch) -> Iterator[tuple[Tensor, RolloutBatch]]:
+    def _minibatches(self, batch: RolloutBatch) -> Iterator[tuple[npt.NDArray[np.int64], RolloutBatch]]:
         """Each epoch in a fresh order; what does not fill a minibatch comes last, as a smaller one.
 
         Yields where the rows come from, and the minibatch.
         """
         n, size = len(batch.log_probs), self.config.batch_size
+        fetch = Fetcher(batch, native=self.policy.native)
         for _ in range(self.config.n_epochs):
-            order = torch.from_numpy(self._order.permutation(n)).to(self.policy.device)
+            order = self._order.permutation(n)
             for start in range(0, n, size):
                 taken = order[start : start + size]
-                yield taken, batch.take(taken, native=self.policy.native)
+                yield taken, fetch(taken)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""

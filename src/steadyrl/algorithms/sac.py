@@ -13,7 +13,7 @@ from torch import Tensor
 from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
-from steadyrl.algorithms.off_policy import BatchSource
+from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.algorithms.td3 import critic_loss
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
@@ -134,19 +134,19 @@ class SAC:
         loss, found, gradients = self._critic_loss(values, self._targets(batch, alpha), batch.weights)
         self.guard.look("train/critic_loss", loss)
         self._q.backward(gradients)
-        with self.guard.whole(self._critic_optimizer):
-            self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
-            outputs = (log_probs, *self._q.forward(batch.obs, actions))
-            loss, acted, (by_log_probs, by_values) = self._actor_loss(outputs, alpha)
-            self.guard.look("train/actor_loss", loss)
-            by_actions = self._q.input_gradient((by_values,))
-            _, _, gradients = self._pullback(params, noise, by_actions, by_log_probs)
-            self._pi.backward(gradients)
-            self.guard.applied(self._actor_optimizer.step(learning_rate, 0.0, self.guard.permit))
+        self.guard.provisional(self._critic_optimizer)
+        self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
+        outputs = (log_probs, *self._q.forward(batch.obs, actions))
+        loss, acted, (by_log_probs, by_values) = self._actor_loss(outputs, alpha)
+        self.guard.look("train/actor_loss", loss)
+        by_actions = self._q.input_gradient((by_values,))
+        _, _, gradients = self._pullback(params, noise, by_actions, by_log_probs)
+        self._pi.backward(gradients)
+        self.guard.applied(self._actor_optimizer.step(learning_rate, 0.0, self.guard.permit))
         self.temperature.follow(learning_rate, self.guard)
         self._updates += 1
         if self._updates % self.config.target_update_interval == 0:
-            self.guard.follow(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+            follow(self._target_q, self._q, self.config.tau, self.guard.permit)
         source.update_priorities(batch, found.pop("td"))
         found["train/critic_loss"] = 0.5 * found["train/critic_loss"]  # as Stable-Baselines3 reports it
         return metrics | found | acted | {"train/ent_coef": alpha}

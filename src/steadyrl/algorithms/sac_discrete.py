@@ -12,7 +12,7 @@ from torch import Tensor
 
 from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
-from steadyrl.algorithms.off_policy import BatchSource
+from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.algorithms.temperature import Temperature
 from steadyrl.configs import SACConfig, value_at
 from steadyrl.data.targets import q_target
@@ -106,19 +106,19 @@ class DiscreteSAC:
         loss, metrics, gradients = self._critic_loss(values, batch, self._targets(batch, alpha))
         self.guard.look("train/critic_loss", loss)
         self._q.backward(gradients)
-        with self.guard.whole(self._critic_optimizer):
-            self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
-            logits, (values_after,) = self._pi.forward(batch.obs), self._q.evaluate(batch.obs)
-            smallest = values_after.min(dim=0).values
-            loss, acted, gradients = self._actor_loss(logits, smallest, alpha)
-            tempered = self.temperature.look(-acted["train/entropy"], self.guard)
-            self.guard.look("train/actor_loss", loss)
-            self._pi.backward(gradients)
-            self.guard.applied(self._actor_optimizer.step(learning_rate, 0.0, self.guard.permit))
+        self.guard.provisional(self._critic_optimizer)
+        self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
+        logits, (values_after,) = self._pi.forward(batch.obs), self._q.evaluate(batch.obs)
+        smallest = values_after.min(dim=0).values
+        loss, acted, gradients = self._actor_loss(logits, smallest, alpha)
+        tempered = self.temperature.look(-acted["train/entropy"], self.guard)
+        self.guard.look("train/actor_loss", loss)
+        self._pi.backward(gradients)
+        self.guard.applied(self._actor_optimizer.step(learning_rate, 0.0, self.guard.permit))
         self.temperature.follow(learning_rate, self.guard)
         self._updates += 1
         if self._updates % self.config.target_update_interval == 0:
-            self.guard.follow(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+            follow(self._target_q, self._q, self.config.tau, self.guard.permit)
         source.update_priorities(batch, metrics.pop("td"))
         metrics["train/critic_loss"] = 0.5 * metrics["train/critic_loss"]  # as Stable-Baselines3 reports it
         return metrics | acted | tempered | {"train/ent_coef": alpha}

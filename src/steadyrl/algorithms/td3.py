@@ -12,7 +12,7 @@ from torch import Tensor
 from steadyrl.algorithms.guard import Guard
 from steadyrl.algorithms.metrics import Metrics, mean_metrics
 from steadyrl.algorithms.noise import ActionNoise
-from steadyrl.algorithms.off_policy import BatchSource
+from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.configs import TD3Config, value_at
 from steadyrl.data.targets import q_target
 from steadyrl.data.transitions import ReplayBatch
@@ -95,13 +95,13 @@ class TD3:
                 loss, metrics, gradients = self._critic_loss(outputs, self._targets(batch), batch.weights)
                 self.guard.look("train/critic_loss", loss)
                 self._q.backward(gradients)
-                with self.guard.whole(self._critic_optimizer, self._improves):
-                    self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
-                    if self._improves:
-                        metrics |= self._improve(batch, learning_rate)
                 if self._improves:
-                    self.guard.follow(self._target_pi.flat.data, self._pi.flat.data, self.config.tau)
-                    self.guard.follow(self._target_q.flat.data, self._q.flat.data, self.config.tau)
+                    self.guard.provisional(self._critic_optimizer)
+                self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
+                if self._improves:
+                    metrics |= self._improve(batch, learning_rate)
+                    follow(self._target_pi, self._pi, self.config.tau, self.guard.permit)
+                    follow(self._target_q, self._q, self.config.tau, self.guard.permit)
                 self._updates += 1
                 source.update_priorities(batch, metrics.pop("td"))
                 rows.append(metrics)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from steadyrl.data.arrays import Arrays, Layout, State, bad_state, entry, in_memory, on_disk
 from steadyrl.data.layouts import transitions
@@ -33,8 +34,11 @@ class Replay:
     without a sample. The same transition has its full window once the steps are there.
 
     Observations and true successors are both stored, as given (raw), a leaf that the environment has as uint8 in uint8.
-    A store that keeps each image frame once can take the place of the arrays `obs/*` and `next_obs/*` behind `_leaf`,
-    the only method that reads them, and `add`, the only one that writes them.
+    A store that keeps each image frame once can take the place of the arrays `obs/*` and `next_obs/*` behind `_leaf`
+    and `_read`, the only methods that read them, and `add`, the only one that writes them.
+
+    Attributes:
+        native: Kernels fetch what is sampled, which have to be there.
 
     Args:
         capacity: Transitions in all; there is room for `capacity // num_envs` rows.
@@ -69,6 +73,7 @@ class Replay:
         self.capacity = self.rows * num_envs
         self.gamma = gamma
         self.n_step = n_step
+        self.native = False
         self._give_inside = inside and n_step > 1
         self.obs_spec = obs_spec
         layout = self.layout(self.rows, num_envs, obs_spec, action_spec)
@@ -245,13 +250,22 @@ class Replay:
     def _batch(self, index: Int64) -> ReplayBatch:
         """The transitions of legal numbers, with their windows."""
         slot = index % self.capacity
-        rewards, last, discounts, inside = self._windows(index, slot)
+        if self.n_step == 1:
+            (obs, next_obs), (actions, rewards, terminated) = self._read(
+                slot, ("obs", "next_obs"), ("actions", "rewards", "terminated")
+            )
+            discounts, inside = np.full(len(slot), self.gamma, dtype=np.float32), None
+        else:
+            summed, last, discounts, inside = self._windows(index, slot)
+            rewards = torch.from_numpy(summed)
+            (obs,), (actions,) = self._read(slot, ("obs",), ("actions",))
+            (next_obs,), (terminated,) = self._read(last, ("next_obs",), ("terminated",))
         return ReplayBatch(
-            self._obs("obs", slot),
-            torch.from_numpy(self._flat["actions"].take(slot, axis=0)),
-            torch.from_numpy(rewards),
-            self._obs("next_obs", last),
-            torch.from_numpy(self._flat["terminated"].take(last)),
+            obs,
+            actions,
+            rewards,
+            next_obs,
+            terminated,
             torch.from_numpy(discounts),
             torch.ones(len(index), dtype=torch.float32),
             torch.from_numpy(index),
@@ -262,8 +276,6 @@ class Replay:
         self, index: Int64, slot: Int64
     ) -> tuple[npt.NDArray[np.float32], Int64, npt.NDArray[np.float32], Inside | None]:
         """Discounted rewards, place of the last step, discount of its successor for each window [B], and its inside."""
-        if self.n_step == 1:
-            return self._flat["rewards"].take(slot), slot, np.full(len(slot), self.gamma, dtype=np.float32), None
         steps = index[:, None] + self.num_envs * np.arange(self.n_step)  # [B, n], steps of the same environment
         slots = steps % self.capacity
         done = self._flat["terminated"][slots] | self._flat["truncated"][slots]
@@ -280,11 +292,32 @@ class Replay:
         """All but the first steps of windows [B, n]; beyond a window's end its first step stands in, a legal one."""
         discounts = np.where(taken, self._powers[:-1], 0.0).astype(np.float32)[:, 1:]
         later = np.where(taken, slots, slots[:, :1])[:, 1:]
-        return Inside(self._obs("obs", later.ravel()), torch.from_numpy(discounts))
+        (obs,), _ = self._read(later.ravel(), ("obs",), ())
+        return Inside(obs, torch.from_numpy(discounts))
 
-    def _obs(self, which: str, slot: Int64) -> TensorTree:
-        """Stored observations (`obs` or `next_obs`) as the policy takes them, leaves [B, ...]."""
-        return {leaf.path: torch.from_numpy(self._leaf(which, leaf, slot)) for leaf in self.obs_spec.leaves}
+    def _read(
+        self, slot: Int64, which: tuple[str, ...], others: tuple[str, ...]
+    ) -> tuple[list[TensorTree], list[Tensor]]:
+        """Stored observations (`obs`, `next_obs`) as the policy takes them, and other arrays, at these places; copies.
+
+        Kernels fetch all of them in one call.
+        """
+        leaves = self.obs_spec.leaves
+        if not self.native:
+            trees = [{leaf.path: torch.from_numpy(self._leaf(each, leaf, slot)) for leaf in leaves} for each in which]
+            return trees, [torch.from_numpy(self._flat[name].take(slot, axis=0)) for name in others]
+        from steadyrl.kernels import _native
+
+        sources = [self._flat[f"{each}/{leaf.path}"] for each in which for leaf in leaves]
+        sources += [self._flat[name] for name in others]
+        taken = [np.empty((len(slot), *source.shape[1:]), dtype=source.dtype) for source in sources]
+        _native.gather(slot, sources, taken)
+        found = iter(taken)
+        trees = [
+            {leaf.path: torch.from_numpy(next(found).astype(leaf.stored_dtype, copy=False)) for leaf in leaves}
+            for _ in which
+        ]
+        return trees, [torch.from_numpy(array) for array in found]
 
     def _leaf(self, which: str, leaf: Leaf, slot: Int64) -> npt.NDArray[Any]:
         """One leaf of them, [B, ...], a copy."""

@@ -25,24 +25,56 @@ class RolloutBatch(NamedTuple):
     advantages: Tensor
     returns: Tensor
 
-    def take(self, index: Tensor, *, native: bool = False) -> RolloutBatch:
-        """The transitions at these positions, [len(index), ...]; `native` lets kernels fetch them."""
-        parts = [*self.obs.values(), *self._flat()]
-        taken = gathered(index, parts) if native else [part[index] for part in parts]
-        return self._with(dict(zip(self.obs, taken, strict=False)), taken[len(self.obs) :])
+    def take(self, index: Tensor) -> RolloutBatch:
+        """The transitions at these positions, [len(index), ...]."""
+        obs = {path: leaf[index] for path, leaf in self.obs.items()}
+        return self._with(obs, [part[index] for part in self.flat()])
+
+    def room(self, size: int) -> tuple[RolloutBatch, list[Tensor]]:
+        """Memory for so many transitions: as a batch, and part by part in the same order."""
+        parts = [torch.empty((size, *p.shape[1:]), dtype=p.dtype) for p in (*self.obs.values(), *self.flat())]
+        return self._with(dict(zip(self.obs, parts, strict=False)), parts[len(self.obs) :]), parts
 
     def to(self, device: torch.device) -> RolloutBatch:
         """The same transitions on this device."""
         obs = {path: leaf.to(device) for path, leaf in self.obs.items()}
-        return self._with(obs, [part.to(device) for part in self._flat()])
+        return self._with(obs, [part.to(device) for part in self.flat()])
 
-    def _flat(self) -> tuple[Tensor, ...]:
+    def flat(self) -> tuple[Tensor, ...]:
+        """All parts but the observations."""
         return (self.actions, self.log_probs, self.values, self.advantages, self.returns)
 
     @staticmethod
     def _with(obs: TensorTree, flat: list[Tensor]) -> RolloutBatch:
         actions, log_probs, values, advantages, returns = flat
         return RolloutBatch(obs, actions, log_probs, values, advantages, returns)
+
+
+class Fetcher:
+    """Takes minibatches out of a batch; kernels take them into memory that is used again, one of a size at a time.
+
+    Args:
+        batch: All transitions.
+        native: Kernels do it.
+    """
+
+    def __init__(self, batch: RolloutBatch, *, native: bool) -> None:
+        self._batch = batch
+        self._native = native
+        self._parts = [*batch.obs.values(), *batch.flat()]
+        self._rooms: dict[int, tuple[RolloutBatch, list[Tensor]]] = {}
+
+    def __call__(self, index: npt.NDArray[np.int64]) -> RolloutBatch:
+        """The transitions at these positions, [len(index), ...]; valid until the next call."""
+        if not self._native:
+            return self._batch.take(torch.from_numpy(index).to(self._batch.log_probs.device))
+        from steadyrl.kernels import _native
+
+        room = self._rooms.get(len(index))
+        if room is None:
+            room = self._rooms[len(index)] = self._batch.room(len(index))
+        _native.gather(index, self._parts, room[1])
+        return room[0]
 
 
 def native_gae(
@@ -62,15 +94,6 @@ def native_gae(
     given = (rewards, values, next_values, terminated, done, valid)
     _native.gae(*given, gamma, gae_lambda, advantages, returns)
     return advantages, returns
-
-
-def gathered(index: Tensor, parts: list[Tensor]) -> list[Tensor]:
-    """Rows of several contiguous tensors at once, by the kernels."""
-    from steadyrl.kernels import _native
-
-    taken = [torch.empty((len(index), *part.shape[1:]), dtype=part.dtype) for part in parts]
-    _native.gather(index, parts, taken)
-    return taken
 
 
 class Rollout:

@@ -23,14 +23,16 @@ class Mlp:
     ) -> None: ...
     @property
     def buffer_size(self) -> int: ...
-    def forward(
-        self, params: Array, x: Array, out: Array, slot: int = 0, x2: Array | None = None, index: Array | None = None
-    ) -> None: ...
+    def forward(self, params: Array, x: Array, out: Array, slot: int = 0, x2: Array | None = None) -> None: ...
     def backward(
         self, params: Array, out_grad: Array, grads: Array | None = None, slot: int = 0, x2_grad: Array | None = None
     ) -> None: ...
 
-def global_norm(grad: Array) -> float: ...
+class Mlps:
+    def __init__(self, networks: Sequence[Mlp]) -> None: ...
+    def forward(self, params: Array, x: Array, outs: Sequence[Array], slot: int = 0) -> None: ...
+    def backward(self, params: Array, out_grads: Sequence[Array], grads: Array, slot: int = 0) -> None: ...
+
 def adam(
     params: Array,
     grad: Array,
@@ -42,6 +44,7 @@ def adam(
     beta1: float,
     beta2: float,
     eps: float,
+    moments: Array | None = None,  # two of them
 ) -> float: ...
 def rmsprop(
     params: Array, grad: Array, square: Array, lr: float, max_grad_norm: float, alpha: float, eps: float
@@ -59,6 +62,25 @@ def gae(
     gae_lambda: float,
     advantages: Array,
     returns: Array,
+) -> None: ...
+def standardise(
+    rows: Array, valid: Array | None, mean: Array, m2: Array, count: int, eps: float, clip: float, out: Array
+) -> int: ...
+def scale_rewards(
+    rewards: Array,
+    done: Array,
+    valid: Array,
+    returns: Array,
+    gamma: float,
+    mean: Array,
+    m2: Array,
+    count: int,
+    eps: float,
+    clip: float,
+    out: Array,
+) -> int: ...
+def to_bounds(
+    actions: Array, low: Array, high: Array, bounded: Array, least: Array, most: Array, out: Array
 ) -> None: ...
 def tape_operations() -> dict[str, int]: ...
 

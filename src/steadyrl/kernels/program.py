@@ -17,7 +17,7 @@ an unknown operation, a branch on a number in a tensor, a tensor from elsewhere 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ from steadyrl.kernels.signature import Leaf, Token, describe, replaced
 from steadyrl.kernels.tracing import Node, loss_with_gradient, record
 
 __all__ = ["CannotTrace", "Program", "TracedFunction", "TracedLoss", "trace", "trace_with_gradient"]
+
+R = TypeVar("R")
 
 _MOST_PROGRAMS = 512  # of one function; a remainder minibatch has at most as many sizes as a minibatch
 
@@ -45,6 +47,7 @@ class Program:
         gradients: Written to the same memory in every call.
         names: Of the metrics of a loss, the results after the first.
         alone: The function gives one tensor, not a tuple.
+        fresh: False writes all results but scalars to the same memory in every call.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Program:
         gradients: list[Tensor],
         names: tuple[str, ...],
         alone: bool,
+        fresh: bool,
     ) -> None:
         # Read late: the extension is optional and the module must be importable without it.
         from steadyrl.kernels import _native
@@ -67,6 +71,7 @@ class Program:
         self._scalars = [i for i, result in enumerate(results) if result.shape == () and result.dtype == torch.float32]
         self._others = [i for i in range(len(results)) if i not in self._scalars]
         self._shapes = [(tuple(results[i].shape), results[i].dtype) for i in self._others]
+        self._room = None if fresh else self._new_others()
         lowering = Lowering(leaves, nodes)
         parts = [(results[i], 0, offset) for offset, i in enumerate(self._scalars)]
         first = int(bool(parts))
@@ -88,7 +93,7 @@ class Program:
             IndexError: A tensor used as an index is out of range.
             ValueError: An integer is 2^24 or more.
         """
-        others = [torch.empty(shape, dtype=dtype) for shape, dtype in self._shapes]
+        others = self._new_others() if self._room is None else self._room
         if not self._scalars:
             return others if self._run(arguments, tuple(others)) else None
         block = torch.empty(len(self._scalars), dtype=torch.float32)
@@ -104,13 +109,29 @@ class Program:
             results[i] = other
         return results
 
+    def _new_others(self) -> list[Tensor]:
+        return [torch.empty(shape, dtype=dtype) for shape, dtype in self._shapes]
+
+    def block(self, arguments: tuple[Any, ...]) -> Tensor | None:
+        """The results as one fresh tensor, where all of them are scalars; else as a call.
+
+        Raises:
+            CannotTrace: They are not.
+            IndexError, ValueError: As a call does.
+        """
+        if self._others:
+            raise CannotTrace("a metric is not a scalar.")
+        found = torch.empty(len(self._scalars), dtype=torch.float32)
+        return found if self._run(arguments, (found,)) else None
+
 
 class _Traced:
     """Programs of one function by signature, and why there is none for some."""
 
-    def __init__(self, function: Callable[..., Any], *, grad: bool) -> None:
+    def __init__(self, function: Callable[..., Any], *, grad: bool, fresh: bool = True) -> None:
         self.function = function
         self._grad = grad
+        self._fresh = fresh
         self._known: dict[tuple[Token, ...], Program | CannotTrace] = {}
         self._last: Program | None = None
 
@@ -119,14 +140,16 @@ class _Traced:
         """All of them, for tests and reports."""
         return [entry for entry in self._known.values() if isinstance(entry, Program)]
 
-    def _call(self, arguments: tuple[Any, ...]) -> tuple[Program, list[Tensor]]:
+    def _call(
+        self, arguments: tuple[Any, ...], run: Callable[[Program, tuple[Any, ...]], R | None]
+    ) -> tuple[Program, R]:
         program = self._last  # another thread may change it at any time
         if program is not None:
-            results = program(arguments)
+            results = run(program, arguments)
             if results is not None:
                 return program, results
         self._last = program = self._find(arguments)
-        results = program(arguments)
+        results = run(program, arguments)
         if results is None:
             raise CannotTrace("the memory of an argument cannot be read.")
         return program, results
@@ -167,7 +190,7 @@ class _Traced:
         if not all(isinstance(each, Tensor) for each in results):
             raise CannotTrace("the function returns something other than tensors.")
         try:
-            return Program(tokens, inputs, nodes, results, grads, names, isinstance(result, Tensor))
+            return Program(tokens, inputs, nodes, results, grads, names, isinstance(result, Tensor), self._fresh)
         except CannotTrace:
             raise
         except Exception as error:  # another version of PyTorch may record operations in another form
@@ -191,18 +214,19 @@ class TracedFunction(_Traced):
 
     Args:
         function: Gives a tensor or a tuple of tensors: float32, int64 or bool.
+        fresh: False gives the same memory in every call with arguments of the same shapes.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function, grad=False)
+    def __init__(self, function: Callable[..., Any], *, fresh: bool = True) -> None:
+        super().__init__(function, grad=False, fresh=fresh)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What `function(*args, **kwargs)` gives, in fresh tensors.
+        """What `function(*args, **kwargs)` gives, in fresh tensors unless `fresh` is off.
 
         Raises:
             CannotTrace: It cannot run on the machine with arguments like these.
         """
-        program, results = self._call((args, kwargs))
+        program, results = self._call((args, kwargs), Program.__call__)
         return results[0] if program.alone else tuple(results)
 
 
@@ -227,9 +251,20 @@ class TracedLoss(_Traced):
         Raises:
             CannotTrace: The loss cannot run on the machine with arguments like these.
         """
-        program, results = self._call((outputs, args, kwargs))
+        program, results = self._call((outputs, args, kwargs), Program.__call__)
         metrics = dict(zip(program.names, results[1:], strict=True))
         return results[0], metrics, program.gradients
+
+    def block(
+        self, outputs: tuple[Tensor, ...], *args: Any, **kwargs: Any
+    ) -> tuple[tuple[str, ...], Tensor, tuple[Tensor, ...]]:
+        """The same for metrics that are all scalars: their names, the loss before them in one fresh tensor, gradients.
+
+        Raises:
+            CannotTrace: The loss cannot run on the machine with arguments like these, or a metric is not a scalar.
+        """
+        program, found = self._call((outputs, args, kwargs), Program.block)
+        return program.names, found, program.gradients
 
 
 def trace(function: Callable[..., Any], *args: Any) -> TracedFunction:

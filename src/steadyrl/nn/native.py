@@ -48,7 +48,7 @@ class Stack:
         from steadyrl.kernels import _native
 
         self._flat = flat
-        self._width = sum(head.out_features for head in members[0][1])
+        self.width = sum(head.out_features for head in members[0][1])
         self._shape = (len(members),) if len(members) > 1 else ()
         described = [([*map(flat.place, linears(trunk))], [*map(flat.place, heads)]) for trunk, heads in members]
         norms = [[*map(flat.place, _norms(trunk))] for trunk, _ in members]
@@ -56,23 +56,23 @@ class Stack:
         if len(kinds) > 1:
             raise UnknownError
         activation, normed = kinds.pop()
-        self._mlp = _native.Mlp(inputs, described, activation, "tanh" if squash else "none", norms if normed else [])
+        self.mlp = _native.Mlp(inputs, described, activation, "tanh" if squash else "none", norms if normed else [])
 
     def forward(self, x: Tensor, x2: Tensor | None = None, slot: int = _LOOK) -> Tensor:
         """[B, width] for features [B, F] and what is appended to them; [members, B, width] for more than one."""
-        out = torch.empty((*self._shape, x.shape[0], self._width), dtype=torch.float32)
+        out = torch.empty((*self._shape, x.shape[0], self.width), dtype=torch.float32)
         x2 = None if x2 is None else x2.contiguous()
-        self._mlp.forward(self._flat.data, x.contiguous(), out, slot, x2)
+        self.mlp.forward(self._flat.data, x.contiguous(), out, slot, x2)
         return out
 
     def backward(self, gradient: Tensor) -> None:
         """Write the gradient of every parameter, from that of the last learning pass's outputs."""
-        self._mlp.backward(self._flat.data, gradient.contiguous(), self._flat.grad, _LEARN)
+        self.mlp.backward(self._flat.data, gradient.contiguous(), self._flat.grad, _LEARN)
 
     def input_gradient(self, gradient: Tensor, like: Tensor) -> Tensor:
         """The gradient of what was appended."""
         found = torch.empty_like(like, memory_format=torch.contiguous_format)
-        self._mlp.backward(self._flat.data, gradient.contiguous(), None, _LEARN, found)
+        self.mlp.backward(self._flat.data, gradient.contiguous(), None, _LEARN, found)
         return found
 
 
@@ -117,37 +117,54 @@ class ActorCriticKernel:
     def __init__(self, net: ActorCritic, flat: FlatParameters) -> None:
         if type(net.policy_head) not in (DiscreteHead, GaussianHead):
             raise UnknownError
-        self._encoder, self._flat, self._head = net.encoder, flat, net.policy_head
+        from steadyrl.kernels import _native
+
+        self._encode, self._flat = net.encoder.forward, flat
         features = net.encoder.features
-        self._policy = Stack(flat, features, [(net.policy_trunk, linears(self._head))])
+        self._policy = Stack(flat, features, [(net.policy_trunk, linears(net.policy_head))])
         self._value = Stack(flat, features, [(net.value_trunk, [net.value_head])])
+        self._both = _native.Mlps([self._policy.mlp, self._value.mlp])
+        self._width = self._policy.width
+        self._log_std = net.policy_head.log_std if isinstance(net.policy_head, GaussianHead) else None
 
-    def params(self, features: Tensor, slot: int = _LOOK) -> Params:
+    def params(self, features: Tensor) -> Params:
         """Parameters of the action distribution."""
-        out = self._policy.forward(features, None, slot)
-        return (out, self._head.log_std.detach()) if isinstance(self._head, GaussianHead) else (out,)
+        return self._with_std(self._policy.forward(features))
 
-    def values(self, features: Tensor, slot: int = _LOOK) -> Tensor:
+    def values(self, features: Tensor) -> Tensor:
         """[B]."""
-        return self._value.forward(features, None, slot).squeeze(-1)
+        return self._value.forward(features).squeeze(-1)
 
     def look(self, obs: Any) -> tuple[Params, Tensor]:
         """Both, without a way back."""
-        features = self._encoder(obs)
-        return self.params(features), self.values(features)
+        features = self._encode(obs).contiguous()
+        return self.look_into(features, self.room(features.shape[0]))
 
     def forward(self, obs: Any) -> tuple[Params, Tensor]:
         """Both, with one."""
-        features = self._encoder(obs)
-        return self.params(features, _LEARN), self.values(features, _LEARN)
+        features = self._encode(obs).contiguous()
+        return self.look_into(features, self.room(features.shape[0]), _LEARN)
+
+    def room(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Memory for the outputs of so many rows."""
+        return torch.empty((rows, self._width), dtype=torch.float32), torch.empty(rows, dtype=torch.float32)
+
+    def look_into(self, features: Any, outputs: tuple[Tensor, Tensor], slot: int = _LOOK) -> tuple[Params, Tensor]:
+        """Both in the memory of `outputs`; features [B, F], contiguous."""
+        self._both.forward(self._flat.data, features, outputs, slot)
+        out, values = outputs
+        return self._with_std(out), values
+
+    def _with_std(self, out: Tensor) -> Params:
+        return (out,) if self._log_std is None else (out, self._log_std.detach())
 
     def backward(self, gradients: Outputs) -> None:
         """Write the gradient of every parameter."""
-        self._policy.backward(gradients[0])
-        self._value.backward(gradients[-1].unsqueeze(-1))
-        if isinstance(self._head, GaussianHead):
-            assert self._head.log_std.grad is not None
-            self._head.log_std.grad.copy_(gradients[1])
+        outer = gradients[0].contiguous(), gradients[-1].contiguous()
+        self._both.backward(self._flat.data, outer, self._flat.grad, _LEARN)
+        if self._log_std is not None:
+            assert self._log_std.grad is not None
+            self._log_std.grad.copy_(gradients[1])
 
     def input_gradient(self, gradients: Outputs) -> Tensor:
         """There is nothing but the observation."""

@@ -66,13 +66,13 @@ class Encoder(nn.Module):
         self.features = feature_dim(obs_spec)
         first = obs_spec.leaves[0]
         plain = len(obs_spec.leaves) == 1 and not first.nvec and first.scale == 1.0 and len(first.shape) == 1
-        self._given = first.path if plain else None  # one vector, which is its own features
+        self.given = first.path if plain else None  # one vector, which is its own features
         self.leaves = nn.ModuleList(OneHotLeaf(leaf) if leaf.nvec else FloatLeaf(leaf) for leaf in obs_spec.leaves)
 
     def forward(self, obs: Obs) -> Tensor:
         """[B, F]."""
-        if self._given is not None:
-            return obs[self._given]
+        if self.given is not None:
+            return obs[self.given]
         parts = [leaf(obs[path]) for path, leaf in zip(self.paths, self.leaves, strict=True)]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 

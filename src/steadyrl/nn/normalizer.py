@@ -1,4 +1,7 @@
-"""Running statistics of observations and returns, in float64; frozen use is simply not updating them."""
+"""Running statistics of observations and returns, in float64; frozen use is simply not updating them.
+
+With `native` on, kernels do the same arithmetic in the same order, one call for each leaf of a vector step.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,13 @@ class RunningMeanStd:
         self.count = 0
         self.mean: Float64 = np.zeros(shape)
         self._m2: Float64 = np.zeros(shape)  # sum of squared distances from the mean
+        self._kept: tuple[Float64, Float64] = (np.zeros(shape), np.zeros(shape))
+        self._kept_count: int | None = None
+
+    @property
+    def squares(self) -> Float64:
+        """Sum of squared distances from the mean, [*shape]."""
+        return self._m2
 
     @property
     def var(self) -> Float64:
@@ -43,9 +53,24 @@ class RunningMeanStd:
         batch_mean = np.add.reduce(rows) / n  # what `mean` computes, without its own cost on few rows
         delta = batch_mean - self.mean
         total = self.count + n
-        self._m2 = self._m2 + np.add.reduce(np.square(rows - batch_mean)) + np.square(delta) * (self.count * n / total)
-        self.mean = self.mean + delta * (n / total)
+        # In place: what kernels write to must stay an array, also one of no dimension.
+        self._m2[...] = (
+            self._m2 + np.add.reduce(np.square(rows - batch_mean)) + np.square(delta) * (self.count * n / total)
+        )
+        self.mean[...] = self.mean + delta * (n / total)
         self.count = total
+
+    def keep(self) -> None:
+        """Remember what is known now, for `restore`."""
+        mean, m2 = self._kept
+        mean[...], m2[...] = self.mean, self._m2
+        self._kept_count = self.count
+
+    def restore(self) -> None:
+        """Go back to what `keep` remembered, once."""
+        if self._kept_count is not None:
+            self.mean[...], self._m2[...] = self._kept
+            self.count, self._kept_count = self._kept_count, None
 
     def state_dict(self) -> State:
         """Everything needed to go on exactly; copies."""
@@ -83,12 +108,16 @@ class ObsNormalizer:
         obs_spec: The observation space.
         clip: Bound of the result's magnitude.
         eps: Added to the variance.
+
+    Attributes:
+        native: Whether kernels compute, which have to be there.
     """
 
     def __init__(self, obs_spec: ObsSpec, clip: float = 10.0, eps: float = 1e-8) -> None:
         self.clip = clip
         self.eps = eps
-        self._before: list[tuple[RunningMeanStd, int, Float64, Float64]] = []
+        self.native = False
+        self._taken: ObsTree = {}  # the rows of the last `update`, normalised
         self.statistics = {
             leaf.path: RunningMeanStd(leaf.stored_shape)
             for leaf in obs_spec.leaves
@@ -97,28 +126,49 @@ class ObsNormalizer:
 
     def update(self, obs: ObsTree, mask: npt.NDArray[np.bool_]) -> None:
         """Take in the rows of leaves [N, ...] where `mask` [N] is True."""
-        self._before = [(s, s.count, s.mean, s._m2) for s in self.statistics.values()]  # an update makes new arrays
+        for statistic in self.statistics.values():
+            statistic.keep()
+        if self.native:
+            self._taken = {path: self._leaf(path, array, mask) for path, array in obs.items()}
+            return
         for path, statistic in self.statistics.items():
             statistic.update(obs[path][mask])
 
     def undo(self) -> None:
         """Take the newest update back."""
-        for statistic, count, mean, m2 in self._before:
-            statistic.count, statistic.mean, statistic._m2 = count, mean, m2
-        self._before = []
+        for statistic in self.statistics.values():
+            statistic.restore()
 
     def is_sane(self) -> bool:
         """Whether every number in the statistics is finite."""
-        return all(bool(np.isfinite(s.mean).all() and np.isfinite(s._m2).all()) for s in self.statistics.values())
+        return all(bool(np.isfinite(s.mean).all() and np.isfinite(s.squares).all()) for s in self.statistics.values())
+
+    def take_in(self, obs: ObsTree, mask: npt.NDArray[np.bool_]) -> ObsTree:
+        """`update`, then the same observations normalised, which kernels do in one go."""
+        self.update(obs, mask)
+        if not self.native:
+            return self(obs)
+        taken, self._taken = self._taken, {}
+        return taken
 
     def __call__(self, obs: ObsTree) -> ObsTree:
         """A new tree; normalised leaves are fresh float32 arrays, the others are the arrays passed in."""
-        return {path: self._leaf(path, array) for path, array in obs.items()}
+        return {path: self._leaf(path, array, None) for path, array in obs.items()}
 
-    def _leaf(self, path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _leaf(self, path: str, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:
+        """One leaf normalised; kernels take the rows of `mask` in before that."""
         statistic = self.statistics.get(path)
         if statistic is None:
             return array
+        if self.native:
+            from steadyrl.kernels import _native
+
+            rows = np.ascontiguousarray(array, dtype=np.float32)
+            out = np.empty(rows.shape, dtype=np.float32)
+            statistic.count = _native.standardise(
+                rows, mask, statistic.mean, statistic.squares, statistic.count, self.eps, self.clip, out
+            )
+            return out
         scaled = (array - statistic.mean) / np.sqrt(statistic.var + self.eps)
         return scaled.clip(-self.clip, self.clip).astype(np.float32)
 
@@ -150,10 +200,14 @@ class RewardNormalizer:
         gamma: Discount of the returns.
         clip: Bound of the result's magnitude.
         eps: Added to the variance.
+        native: Kernels compute.
     """
 
-    def __init__(self, num_envs: int, gamma: float, clip: float = 10.0, eps: float = 1e-8) -> None:
+    def __init__(
+        self, num_envs: int, gamma: float, clip: float = 10.0, eps: float = 1e-8, *, native: bool = False
+    ) -> None:
         self.gamma = gamma
+        self._native = native
         self.clip = clip
         self.eps = eps
         self._statistic = RunningMeanStd(())
@@ -168,6 +222,8 @@ class RewardNormalizer:
         self, rewards: Float64, done: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.float32]:
         """Take in one step, [N] each, and return its normalised rewards [N]; 0 where not valid."""
+        if self._native:
+            return self._by_kernels(rewards, done, valid)
         self._returns = np.where(valid, self._returns * self.gamma + rewards, self._returns)
         self._statistic.update(self._returns[valid])
         scaled = (rewards / self.std).clip(-self.clip, self.clip)
@@ -177,6 +233,27 @@ class RewardNormalizer:
     def start_anew(self) -> None:
         """All episodes begin anew."""
         self._returns[:] = 0.0
+
+    def _by_kernels(
+        self, rewards: Float64, done: npt.NDArray[np.bool_], valid: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.float32]:
+        from steadyrl.kernels import _native
+
+        out, known = np.empty(len(rewards), dtype=np.float32), self._statistic
+        known.count = _native.scale_rewards(
+            rewards,
+            done,
+            valid,
+            self._returns,
+            self.gamma,
+            known.mean,
+            known.squares,
+            known.count,
+            self.eps,
+            self.clip,
+            out,
+        )
+        return out
 
     def state_dict(self) -> State:
         """The statistic and the running episodes' returns; copies."""

@@ -96,26 +96,38 @@ class Adam:
         self._square = torch.zeros_like(flat.data)
         self._root = torch.empty_like(flat.data)
         self._taken: Tensor | None = None  # steps, where only the device knows them
-        self._kept: list[Tensor] = []
+        self._keeps = False  # the next step is to remember what was before it
+        self._before: tuple[Tensor, ...] = ()  # parameters and moments, where the last step did
+        self._copies: tuple[Tensor, ...] = ()
+        self._spare: tuple[Tensor, Tensor] | None = None  # the kernels' moments before, or memory for the next ones
         self._kept_steps = 0
         self._kept_taken: Tensor | float = 0.0
 
-    @torch.no_grad()
     def step(self, lr: float, max_grad_norm: float, permit: Tensor | None = None) -> Tensor:
         """See `Optimizer.step`."""
         if permit is not None:
             return self._permitted_step(lr, max_grad_norm, permit)
+        if not self._flat.native:
+            return self._torch_step(lr, max_grad_norm)
+        from steadyrl.kernels import _native
+
+        flat, (beta1, beta2), step = self._flat, self._betas, self._steps + 1
+        mean, square = self._mean, self._square
+        new = self._spare or (torch.empty_like(mean), torch.empty_like(square)) if self._keeps else None
+        found = _native.adam(flat.data, flat.grad, mean, square, step, lr, max_grad_norm, beta1, beta2, self._eps, new)
+        _insist_on_finite(found)
+        self._steps = step
+        if new is not None:
+            self._mean, self._square = new
+            self._keeps, self._spare, self._before = False, (mean, square), (flat.grad, mean, square)
+        return torch.scalar_tensor(found, dtype=torch.float32)
+
+    @torch.no_grad()
+    def _torch_step(self, lr: float, max_grad_norm: float) -> Tensor:
+        if self._keeps:
+            self._remember()
         grad = self._flat.grad
         beta1, beta2 = self._betas
-        if self._flat.native:
-            from steadyrl.kernels import _native
-
-            moments = (self._mean, self._square)
-            step = self._steps + 1
-            found = _native.adam(self._flat.data, grad, *moments, step, lr, max_grad_norm, beta1, beta2, self._eps)
-            _insist_on_finite(found)
-            self._steps = step
-            return torch.tensor(found, dtype=torch.float32)
         norm = clip_grad_norm(grad, max_grad_norm)
         self._steps += 1
         self._mean.lerp_(grad, 1 - beta1)
@@ -126,11 +138,14 @@ class Adam:
         self._flat.data.addcdiv_(self._mean, self._root, value=-lr / correction1)
         return norm
 
+    @torch.no_grad()
     def _permitted_step(self, lr: float, max_grad_norm: float, permit: Tensor) -> Tensor:
         """The same, without a word to the host: where it is not permitted every number stays as it was."""
         grad, (beta1, beta2) = self._flat.grad, self._betas
         if self._taken is None:
             self._taken = torch.tensor(self._steps, dtype=torch.float64, device=grad.device)
+        if self._keeps:
+            self._remember()
         norm, permit = checked(grad, max_grad_norm, permit)
         self._taken += permit
         self._mean.lerp_(grad, torch.where(permit, 1 - beta1, 0.0).to(grad.dtype))
@@ -144,20 +159,28 @@ class Adam:
         return norm
 
     def keep(self) -> None:
-        """Remember parameters and moments, for `restore`."""
+        """Let the next step remember parameters and moments as they were before it, for `restore`.
+
+        After such a step the gradient is no more: kernels put the old parameters in its place, and the new moments
+        beside the old ones, for what memory is written to costs more than the step's arithmetic.
+        """
+        self._keeps, self._before, self._kept_steps = True, (), self._steps
+
+    def _remember(self) -> None:
         now = (self._flat.data, self._mean, self._square)
-        if not self._kept:
-            self._kept = [torch.empty_like(tensor) for tensor in now]
-        for kept, tensor in zip(self._kept, now, strict=True):
-            kept.copy_(tensor)
-        self._kept_steps = self._steps
+        self._copies = self._copies or tuple(map(torch.empty_like, now))
+        for copy, tensor in zip(self._copies, now, strict=True):
+            copy.copy_(tensor)
+        self._keeps, self._before = False, self._copies
         self._kept_taken = float(self._steps) if self._taken is None else self._taken.clone()
 
+    @torch.no_grad()
     def restore(self, unless: Tensor | None = None) -> None:
-        """Go back to what `keep` remembered; on a device, unless this is true."""
-        with torch.no_grad():
-            for kept, tensor in zip(self._kept, (self._flat.data, self._mean, self._square), strict=True):
-                tensor.copy_(kept if unless is None else torch.where(unless, tensor, kept))
+        """Go back to before the step that followed `keep`, where it was taken; on a device, unless this is true."""
+        if not self._before:
+            return
+        for old, tensor in zip(self._before, (self._flat.data, self._mean, self._square), strict=True):
+            tensor.copy_(old if unless is None else torch.where(unless, tensor, old))
         if unless is None:
             self._steps = self._kept_steps
         elif self._taken is not None:
@@ -193,27 +216,37 @@ class RMSprop:
         self._square = torch.ones_like(flat.data)
         self._root = torch.empty_like(flat.data)
 
-    @torch.no_grad()
     def step(self, lr: float, max_grad_norm: float, permit: Tensor | None = None) -> Tensor:
         """See `Optimizer.step`."""
-        grad = self._flat.grad
         if permit is not None:
-            norm, permit = checked(grad, max_grad_norm, permit)
-            self._square.mul_(torch.where(permit, self._alpha, 1.0)).addcmul_(grad, grad, value=1 - self._alpha)
-            torch.add(self._square, self._eps, out=self._root)
-            self._flat.data.addcdiv_(grad, self._root.sqrt_(), value=-lr)  # where not permitted, the gradient is 0
-            return norm
-        if self._flat.native:
-            from steadyrl.kernels import _native
+            return self._permitted_step(lr, max_grad_norm, permit)
+        if not self._flat.native:
+            return self._torch_step(lr, max_grad_norm)
+        from steadyrl.kernels import _native
 
-            found = _native.rmsprop(self._flat.data, grad, self._square, lr, max_grad_norm, self._alpha, self._eps)
-            _insist_on_finite(found)
-            return torch.tensor(found, dtype=torch.float32)
+        flat = self._flat
+        found = _native.rmsprop(flat.data, flat.grad, self._square, lr, max_grad_norm, self._alpha, self._eps)
+        _insist_on_finite(found)
+        return torch.scalar_tensor(found, dtype=torch.float32)
+
+    @torch.no_grad()
+    def _torch_step(self, lr: float, max_grad_norm: float) -> Tensor:
+        grad = self._flat.grad
         norm = clip_grad_norm(grad, max_grad_norm)
         self._square.mul_(self._alpha).addcmul_(grad, grad, value=1 - self._alpha)
         torch.add(self._square, self._eps, out=self._root)
         self._root.sqrt_()
         self._flat.data.addcdiv_(grad, self._root, value=-lr)
+        return norm
+
+    @torch.no_grad()
+    def _permitted_step(self, lr: float, max_grad_norm: float, permit: Tensor) -> Tensor:
+        """The same, without a word to the host: where it is not permitted every number stays as it was."""
+        grad = self._flat.grad
+        norm, permit = checked(grad, max_grad_norm, permit)
+        self._square.mul_(torch.where(permit, self._alpha, 1.0)).addcmul_(grad, grad, value=1 - self._alpha)
+        torch.add(self._square, self._eps, out=self._root)
+        self._flat.data.addcdiv_(grad, self._root.sqrt_(), value=-lr)  # where not permitted, the gradient is 0
         return norm
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from steadyrl import kernels
+from steadyrl.nn.acting import Acting
 from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.build import build
 from steadyrl.nn.compiled import Compiler
@@ -65,12 +66,16 @@ class Policy:
         net, self.distribution = build(obs_spec, action_spec, architecture)
         self.net = net.to(device)
         self.native = native and device.type == "cpu" and kernels.available()
+        if normalizer is not None:
+            normalizer.native = self.native
         self.parts = {name: Trainable(part, native=self.native) for name, part in self.net.parts().items()}
         unknown = [type(part.module).__name__ for part in self.parts.values() if self.native and not part.on_kernels]
         self.notes = {f"the {name}, a kind of network that they do not know": False for name in unknown}
         self.compiler = Compiler()
-        self._sample = Function(partial(_sample, distribution=self.distribution), self)
         self.touched = True  # others may have changed the weights since they were last looked at
+        self._sample = Function(partial(_sample, distribution=self.distribution), self, fresh=False)
+        fused = self.net if isinstance(self.net, ActorCritic) and self.net.kernel is not None else None
+        self._acting = None if fused is None else Acting(fused, self._sample, self.tensors)
         self.value_scale = 1.0  # rewards were divided by this in training
 
     def initialise(self, stream: Stream, *, ortho: bool = False) -> None:
@@ -100,13 +105,17 @@ class Policy:
         """Arrays as tensors on the network's device."""
         return {path: torch.from_numpy(leaf).to(self.device) for path, leaf in obs.items()}
 
-    @looking
     def act(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> tuple[Tensor, Tensor, Tensor]:
         """Sample actions for normalised observations, leaves [N, ...], with noise that `distribution.draw` gave.
 
         Returns:
-            On the CPU: actions in the stored form [N, ...], their log-probabilities [N], values [N].
+            On the CPU: actions in the stored form [N, ...], their log-probabilities [N], values [N]; valid until the
+            next call.
         """
+        return self._act(obs, noise) if self._acting is None else self._acting(obs, noise)
+
+    @looking
+    def _act(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> tuple[Tensor, Tensor, Tensor]:
         assert isinstance(self.net, ActorCritic)
         *params, values = self.parts["net"].evaluate(self.tensors(obs))
         actions, log_probs = self._sample(tuple(params), torch.from_numpy(noise).to(self.device))
@@ -131,7 +140,19 @@ class Policy:
 
     def to_env(self, actions: Tensor) -> npt.NDArray[Any]:
         """Stored actions [N, ...] as the environment's, [N, *shape]."""
-        return self.action_spec.to_env(self.distribution.to_unit(actions).numpy())
+        return self.mapped(self.distribution.to_unit(actions).numpy())
+
+    def mapped(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """`ActionSpec.to_env`, by kernels where they know it."""
+        spec = self.action_spec
+        known = spec.kind == "continuous" and spec.dtype == "float32" and actions.dtype == np.float32
+        if not self.native or not known:
+            return spec.to_env(actions)
+        from steadyrl.kernels import _native
+
+        out = np.empty((actions.shape[0], *spec.shape), dtype=np.float32)
+        _native.to_bounds(np.ascontiguousarray(actions.reshape(len(actions), -1)), *spec.bounds_map, out)
+        return out
 
     @looking
     def predict(self, obs: ObsTree, stream: Stream | None = None) -> npt.NDArray[Any]:

@@ -100,4 +100,10 @@ def flatten(outputs: Any) -> Outputs:
     """A tensor, or tuples of tensors within tuples, as one tuple."""
     if isinstance(outputs, Tensor):
         return (outputs,)
-    return tuple(tensor for part in outputs for tensor in flatten(part))
+    found: list[Tensor] = []
+    for part in outputs:
+        if isinstance(part, Tensor):
+            found.append(part)
+        else:
+            found += flatten(part)
+    return tuple(found)

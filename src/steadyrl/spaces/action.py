@@ -17,7 +17,7 @@ ActionKind = Literal["continuous", "discrete", "multidiscrete", "multibinary"]
 Float64 = npt.NDArray[np.float64]
 
 
-class _Map(NamedTuple):
+class BoundsMap(NamedTuple):
     """Ends of the affine map (0 where there is none), where there is one, and limits of the results; [size] each."""
 
     low: Float64
@@ -132,7 +132,7 @@ class ActionSpec:
         if self.kind != "continuous":
             counted = actions.reshape(n, *self.shape) + self._lowest
             return np.asarray(counted.astype(self.dtype))
-        low, high, bounded, least, most = self._map
+        low, high, bounded, least, most = self.bounds_map
         flat = actions.reshape(n, -1).astype(np.float64)
         share = (flat.clip(-1.0, 1.0) + 1.0) * 0.5
         mapped = low * (1.0 - share) + high * share
@@ -147,10 +147,11 @@ class ActionSpec:
         return np.array(self.start, dtype=np.int64).reshape(self.shape)
 
     @cached_property
-    def _map(self) -> _Map:
+    def bounds_map(self) -> BoundsMap:
+        """The way from [-1, 1] to the environment's bounds (continuous)."""
         low, high, bounded = np.array(self.low), np.array(self.high), self.bounded
         least, most = _limits(self.dtype)
-        return _Map(
+        return BoundsMap(
             np.where(bounded, low, 0.0), np.where(bounded, high, 0.0), bounded, low.clip(min=least), high.clip(max=most)
         )
 

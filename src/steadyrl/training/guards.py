@@ -54,8 +54,6 @@ def require_sane(tree: ObsTree, single: bool) -> None:
 
 def require_sane_actions(actions: npt.NDArray[Any], step: int) -> None:
     """Raises NonFiniteError for such a number among the policy's actions [N, ...], before environments see them."""
-    if actions.dtype.kind != "f" or np.vdot(actions, actions) <= SURE:
-        return
     flat = actions.reshape(len(actions), -1)
     bad = np.argwhere(~(np.abs(flat) <= ABSURD))
     if len(bad):
@@ -89,12 +87,11 @@ def require_sane_outputs(outputs: dict[str, npt.NDArray[Any]], step: int) -> Non
             )
 
 
-@torch.no_grad()
 def require_sane_policy(policy: Policy, step: int) -> None:
     """Raises NonFiniteError for such a number among the weights, or in the statistics of the observations."""
     for part in policy.parts.values():
         data = part.flat.data
-        if not torch.dot(data, data) <= SURE:
+        if not torch.dot(data, data).item() <= SURE:
             for name, weights in part.module.named_parameters():
                 bad = (~(weights.abs() <= ABSURD)).flatten().nonzero()
                 if len(bad):

@@ -88,12 +88,14 @@ def _loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv, start: int) 
     env_seeds = seeds.env_seeds(venv.num_envs)
     if isinstance(config, OnPolicyConfig):
         return OnPolicyLoop(config, make_on_policy(config, policy, seeds), venv, env_seeds, start)
+    replay = _replay(setup, config, policy, venv.num_envs)
+    replay.native = policy.native
     return OffPolicyLoop(
         config,
         make_off_policy(config, policy, seeds),
         venv,
         env_seeds,
-        _replay(setup, config, policy, venv.num_envs),
+        replay,
         seeds.stream("algo", "minibatches"),
         config.prioritized_beta if isinstance(config, DQNConfig) else 1.0,
         start,

@@ -83,9 +83,9 @@ class OffPolicyLoop:
         self._progress = before / total
         with self.phases("act"):
             valid = self._stepper.look(remaining)
-            actions = self.algorithm.act(self.policy.normalise(raw), before - self._start, self._progress)
+            actions = self.algorithm.act(self._stepper.seen, before - self._start, self._progress)
             self._stepper.require_sane(actions)
-            env_actions = self.policy.action_spec.to_env(actions)
+            env_actions = self.policy.mapped(actions)
         step, ended = self._stepper.step(env_actions, valid)
         with self.phases("act"):
             self.replay.add(raw, actions, step, valid)

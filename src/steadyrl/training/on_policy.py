@@ -52,7 +52,11 @@ class OnPolicyLoop:
         )
         self.lost = self._stepper.lost
         self.rollout = Rollout(config.n_steps, venv.num_envs, policy.obs_spec, policy.action_spec, native=policy.native)
-        self.rewards = RewardNormalizer(venv.num_envs, gamma=config.gamma) if config.normalize_reward else _as_float32
+        self.rewards = (
+            RewardNormalizer(venv.num_envs, gamma=config.gamma, native=policy.native)
+            if config.normalize_reward
+            else _as_float32
+        )
         self._rollout_start = 0
         self._continuous = policy.action_spec.kind == "continuous"
 
@@ -66,17 +70,18 @@ class OnPolicyLoop:
 
         Schedules run over `total` environment steps; rows beyond `remaining` are stepped and thrown away.
         """
-        raw = self._stepper.obs
+        stepper = self._stepper
+        stepper.begin()
         if self.rollout.length == 0:
             self._rollout_start = self.counters.timesteps
         with self.phases("act"):
-            valid = self._stepper.look(remaining)
-            obs = self.policy.normalise(raw)
+            valid = stepper.look(remaining)
+            obs = stepper.seen
             actions, log_probs, values = self.policy.act(obs, self.algorithm.exploration.draw(self.rollout.length))
             if self._continuous:
                 self._stepper.require_sane(actions.numpy())
             env_actions = self.policy.to_env(actions)
-        step, ended = self._stepper.step(env_actions, valid)
+        step, ended = stepper.step(env_actions, valid)
         with self.phases("act"):
             over = step.terminated | step.truncated
             rewards = self.rewards(step.rewards, over if step.broken is None else over | step.broken, valid)
@@ -99,7 +104,8 @@ class OnPolicyLoop:
         with self.phases("learn"), torch.enable_grad():  # an environment's code may have turned it off
             step = self.counters.timesteps
             try:
-                require_sane_policy(self.policy, step)
+                if self.policy.touched:  # what the optimiser did is seen in the outputs
+                    require_sane_policy(self.policy, step)
                 last_values = self.policy.values(self.policy.normalise(self._stepper.obs))
                 require_sane_outputs({**self.rollout.outputs(), "last value": last_values.numpy()[None]}, step)
             except NonFiniteError:

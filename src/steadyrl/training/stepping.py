@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from steadyrl.envs.nonfinite import SURE
 from steadyrl.envs.types import BoolArray, BrokenEpisode, EpisodeRecord, Step, VecEnv
 from steadyrl.errors import NonFiniteError
 from steadyrl.nn.policy import Policy
@@ -33,6 +34,7 @@ class Stepper:
 
     Attributes:
         lost: Episodes that failing environments cut off, until somebody who tells of them takes them out.
+        seen: The observations of the last `look` as the network takes them, leaves [N, ...].
 
     Args:
         venv: The training environments.
@@ -50,14 +52,20 @@ class Stepper:
         self._policy = policy
         self._env_seeds = env_seeds
         self._obs: ObsTree | None = None
+        self.seen: ObsTree = {}
 
     @property
     def obs(self) -> ObsTree:
         """Raw observations to act on, leaves [N, ...]; the first call resets the environments."""
+        self.begin()
+        assert self._obs is not None
+        return self._obs
+
+    def begin(self) -> None:
+        """Reset the environments, once; a phase of its own."""
         if self._obs is None:
             with self.phases("env"):
                 self._obs = self.venv.reset(self._env_seeds)
-        return self._obs
 
     def look(self, remaining: int) -> BoolArray:
         """Which rows of the next step count, at most `remaining` of them, [N]; the normaliser takes those in.
@@ -66,12 +74,14 @@ class Stepper:
         """
         obs = self.obs
         valid = within(self.venv.live, remaining)
-        if self._policy.normalizer is not None:
-            self._policy.normalizer.update(obs, valid)
+        normalizer = self._policy.normalizer
+        self.seen = obs if normalizer is None else normalizer.take_in(obs, valid)
         return valid
 
     def require_sane(self, actions: npt.NDArray[Any]) -> None:
         """Raises NonFiniteError for an action of the policy that no environment should see, [N, ...]."""
+        if actions.dtype.kind != "f" or np.vdot(actions, actions) <= SURE:
+            return
         try:
             require_sane_actions(actions, self.counters.timesteps)
         except NonFiniteError:

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "mlp.h"
+#include "mlps.h"
 
 namespace steady {
 
@@ -104,25 +104,13 @@ Rows read_rows(nb::handle object, const char* name, int64_t& count) {
     const Array array = read_floats(object, name);
     expect_shape(array, name, -1, -1);
     count = array.shape[0];
-    return {array.floats(), array.shape[1], nullptr};
+    return {array.floats(), array.shape[1]};
 }
 
-void forward(Mlp& mlp, nb::handle params, nb::handle x, nb::handle out, int64_t slot, nb::handle x2, nb::handle index) {
+void forward(Mlp& mlp, nb::handle params, nb::handle x, nb::handle out, int64_t slot, nb::handle x2) {
     int64_t batch, extra_rows = 0;
-    Rows first = read_rows(x, "x", batch), second;
-    if (!index.is_none()) {
-        const Array rows = read_array(index, "index", Dtype::int64);
-        expect_shape(rows, "index", -1);
-        const int64_t* numbers = rows.as<int64_t>();
-        for (int64_t i = 0; i < rows.size; i++) {
-            if (numbers[i] < 0 || numbers[i] >= batch) {
-                const std::string row = std::to_string(numbers[i]), rows_there = std::to_string(batch);
-                throw nb::index_error(("index names the row " + row + " of " + rows_there + ".").c_str());
-            }
-        }
-        first.index = numbers;
-        batch = rows.size;
-    }
+    const Rows first = read_rows(x, "x", batch);
+    Rows second;
     if (!x2.is_none()) {
         second = read_rows(x2, "x2", extra_rows);
         if (extra_rows != batch) refuse_value("x2", "must have " + std::to_string(batch) + " rows, as x.");
@@ -152,6 +140,63 @@ void backward(Mlp& mlp, nb::handle params, nb::handle out_grad, nb::handle grads
     mlp.backward(parameters, outer, gradients, index, inner.floats(), inner.dims == 2 ? inner.shape[1] : 0);
 }
 
+void construct_group(Mlps* self, const std::vector<Mlp*>& networks) {
+    if (networks.empty()) refuse_value("networks", "must not be empty.");
+    for (const Mlp* each : networks) {
+        const bool fits = each->members() == 1 && each->inputs() == networks.front()->inputs();
+        if (!fits) refuse_value("networks", "must have one member each and the same number of inputs.");
+    }
+    new (self) Mlps(networks);
+}
+
+// One array for each network, [batch, outputs], or [batch] where there is one output.
+std::vector<float*> read_each(const Mlps& group, nb::handle objects, const char* name, int64_t batch) {
+    const nb::object items = nb::steal(PySequence_Fast(objects.ptr(), "must be a sequence of arrays."));
+    if (!items.is_valid()) throw nb::python_error();
+    const size_t count = static_cast<size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
+    if (count != group.size()) refuse_value(name, "must be one for each network.");
+    std::vector<float*> found;
+    for (size_t i = 0; i < count; i++) {
+        const Array array = read_floats(PySequence_Fast_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(i)), name);
+        const int64_t width = group.network(i).outputs();
+        if (width == 1 && array.dims == 1) {
+            expect_shape(array, name, batch);
+        } else {
+            expect_shape(array, name, batch, width);
+        }
+        found.push_back(array.floats());
+    }
+    return found;
+}
+
+float* read_group_flat(const Mlps& group, nb::handle object, const char* name) {
+    float* numbers = nullptr;
+    for (size_t i = 0; i < group.size(); i++) numbers = read_flat(group.network(i), object, name).floats();
+    return numbers;
+}
+
+void forward_group(Mlps& group, nb::handle params, nb::handle x, nb::handle outs, int64_t slot) {
+    int64_t batch;
+    const Rows rows = read_rows(x, "x", batch);
+    if (rows.width != group.inputs()) {
+        const std::string wanted = std::to_string(group.inputs()), found = std::to_string(rows.width);
+        refuse_value("x", "must have " + wanted + " columns, but there are " + found + ".");
+    }
+    const float* parameters = read_group_flat(group, params, "params");
+    group.forward(parameters, rows, batch, read_each(group, outs, "outs", batch), checked_slot(slot));
+}
+
+void backward_group(Mlps& group, nb::handle params, nb::handle out_grads, nb::handle grads, int64_t slot) {
+    const size_t index = checked_slot(slot);
+    const int64_t batch = group.network(0).batch(index);
+    bool forwarded = batch >= 0;
+    for (size_t i = 0; i < group.size(); i++) forwarded &= group.network(i).batch(index) == batch;
+    if (!forwarded) refuse_value("slot", "has no forward pass to go back from.");
+    const float* parameters = read_group_flat(group, params, "params");
+    const std::vector<float*> outer = read_each(group, out_grads, "out_grads", batch);
+    group.backward(parameters, {outer.begin(), outer.end()}, read_group_flat(group, grads, "grads"), index);
+}
+
 }  // namespace
 
 void bind_mlp(nb::module_& module) {
@@ -159,10 +204,15 @@ void bind_mlp(nb::module_& module) {
         .def("__init__", construct, nb::arg("inputs"), nb::arg("members"), nb::arg("activation"),
              nb::arg("output_activation"), nb::arg("norms") = std::vector<std::vector<LinearTuple>>{})
         .def("forward", forward, nb::arg("params"), nb::arg("x"), nb::arg("out"), nb::arg("slot") = 0,
-             nb::arg("x2").none() = nb::none(), nb::arg("index").none() = nb::none())
+             nb::arg("x2").none() = nb::none())
         .def("backward", backward, nb::arg("params"), nb::arg("out_grad"), nb::arg("grads").none() = nb::none(),
              nb::arg("slot") = 0, nb::arg("x2_grad").none() = nb::none())
         .def_prop_ro("buffer_size", &Mlp::buffer_size);
+    nb::class_<Mlps>(module, "Mlps")
+        .def("__init__", construct_group, nb::arg("networks"), nb::keep_alive<1, 2>())
+        .def("forward", forward_group, nb::arg("params"), nb::arg("x"), nb::arg("outs"), nb::arg("slot") = 0)
+        .def("backward", backward_group, nb::arg("params"), nb::arg("out_grads"), nb::arg("grads"),
+             nb::arg("slot") = 0);
 }
 
 }  // namespace steady

@@ -66,16 +66,10 @@ float* read_flat(nb::handle object, const char* name, int64_t size) {
     return array.floats();
 }
 
-float global_norm(nb::handle grad) {
-    const Array array = read_floats(grad, "grad");
-    std::vector<double>& sums = partial_sums(array.size);
-    Pool::get().run(threads_for(2.0 * static_cast<double>(array.size)),
-                    [&](Region& region) { sum_blocks(region, array.floats(), array.size, sums); });
-    return norm_of(sums);
-}
-
+// With `moments`, a pair of arrays, the new moments are written there and the old ones stay as they are, and so do the
+// old parameters, in the place of the gradient.
 float adam(nb::handle params, nb::handle grad, nb::handle mean, nb::handle square, int64_t step, double lr,
-           double max_grad_norm, double beta1, double beta2, double eps) {
+           double max_grad_norm, double beta1, double beta2, double eps, nb::handle moments) {
     if (step < 1) refuse_value("step", "must be at least 1, the number of this step.");
     const Array flat = read_floats(params, "params");
     expect_shape(flat, "params", -1);
@@ -84,8 +78,16 @@ float adam(nb::handle params, nb::handle grad, nb::handle mean, nb::handle squar
     AdamStep a{};
     a.params = flat.floats();
     a.grad = read_flat(grad, "grad", flat.size);
-    a.mean = read_flat(mean, "mean", flat.size);
-    a.square = read_flat(square, "square", flat.size);
+    a.mean = a.new_mean = read_flat(mean, "mean", flat.size);
+    a.square = a.new_square = read_flat(square, "square", flat.size);
+    if (!moments.is_none()) {
+        if (!nb::isinstance<nb::tuple>(moments)) refuse_type("moments", "must be a tuple.");
+        const nb::tuple pair = nb::borrow<nb::tuple>(moments);
+        if (pair.size() != 2) refuse_value("moments", "must be two arrays.");
+        a.new_mean = read_flat(pair[0], "moments[0]", flat.size);
+        a.new_square = read_flat(pair[1], "moments[1]", flat.size);
+        a.params_before = a.grad;
+    }
     a.one_minus_beta1 = static_cast<float>(1 - beta1);
     a.beta2 = static_cast<float>(beta2);
     a.one_minus_beta2 = static_cast<float>(1 - beta2);
@@ -136,9 +138,9 @@ void polyak(nb::handle target, nb::handle online, double tau) {
 }  // namespace
 
 void bind_optim(nb::module_& module) {
-    module.def("global_norm", global_norm, nb::arg("grad"));
     module.def("adam", adam, nb::arg("params"), nb::arg("grad"), nb::arg("mean"), nb::arg("square"), nb::arg("step"),
-               nb::arg("lr"), nb::arg("max_grad_norm"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("eps"));
+               nb::arg("lr"), nb::arg("max_grad_norm"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("eps"),
+               nb::arg("moments").none() = nb::none());
     module.def("rmsprop", rmsprop, nb::arg("params"), nb::arg("grad"), nb::arg("square"), nb::arg("lr"),
                nb::arg("max_grad_norm"), nb::arg("alpha"), nb::arg("eps"));
     module.def("polyak", polyak, nb::arg("target"), nb::arg("online"), nb::arg("tau"));

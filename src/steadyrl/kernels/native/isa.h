@@ -71,7 +71,10 @@ struct WeightTile {
 };
 
 struct AdamStep {
-    float *params, *grad, *mean, *square;
+    float *params, *grad;
+    const float *mean, *square;
+    float *new_mean, *new_square;  // may be the old ones
+    float* params_before;          // may be the gradient; null: what was there is not kept
     float grad_scale, one_minus_beta1, beta2, one_minus_beta2, inverse_root_correction2, eps, minus_step;
 };
 

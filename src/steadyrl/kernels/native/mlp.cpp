@@ -81,7 +81,7 @@ const float* Mlp::bias(const float* params, size_t layer, size_t member) {
     return head_biases_.empty() ? params + members_[member].heads.front().bias : head_biases_[member].data();
 }
 
-int Mlp::threads(int64_t batch) const { return threads_for(operations_ * static_cast<double>(batch)); }
+int Mlp::threads(int64_t batch) const { return threads_for(operations(batch)); }
 
 // Several heads are multiplied as one matrix. They are narrow, so copying them costs less than products of their own.
 void Mlp::gather_heads(const float* params) {
@@ -129,8 +129,7 @@ Slot& Mlp::prepare(size_t index, int64_t batch) {
 void Mlp::load_rows(Slot& slot, const Rows& x, const Rows& x2, int64_t first, int64_t last) const {
     for (int64_t row = first; row < last; row++) {
         float* to = slot.inputs.data() + row * stride(0);
-        const int64_t from = x.index != nullptr ? x.index[row] : row;
-        if (x.width > 0) std::memcpy(to, x.data + from * x.width, x.width * sizeof(float));
+        if (x.width > 0) std::memcpy(to, x.data + row * x.width, x.width * sizeof(float));
         if (x2.width > 0) std::memcpy(to + x.width, x2.data + row * x2.width, x2.width * sizeof(float));
     }
 }
@@ -197,16 +196,26 @@ void Mlp::store_rows(Slot& slot, float* out, int64_t first, int64_t last) {
 }
 
 void Mlp::forward(const float* params, const Rows& x, const Rows& x2, int64_t batch, float* out, size_t index) {
-    Slot& slot = prepare(index, batch);
+    prepare_forward(params, batch, index);
     if (batch == 0) return;
-    gather_heads(params);
     Pool::get().run(threads(batch), [&](Region& region) {
         region.chunks(batch, 1, [&](int64_t first, int64_t last) {
-            load_rows(slot, x, x2, first, last);
-            forward_rows(slot, params, first, last, region.scratch());
-            store_rows(slot, out, first, last);
+            forward_piece(params, x, x2, out, index, first, last, region.scratch());
         });
     });
+}
+
+void Mlp::prepare_forward(const float* params, int64_t batch, size_t index) {
+    prepare(index, batch);
+    if (batch > 0) gather_heads(params);
+}
+
+void Mlp::forward_piece(const float* params, const Rows& x, const Rows& x2, float* out, size_t index, int64_t first,
+                        int64_t last, float* scratch) {
+    Slot& slot = slots_[index];
+    load_rows(slot, x, x2, first, last);
+    forward_rows(slot, params, first, last, scratch);
+    store_rows(slot, out, first, last);
 }
 
 void Mlp::load_out_grad(Slot& slot, const float* out_grad, int64_t first, int64_t last) {
@@ -323,13 +332,19 @@ void Mlp::backward(
     gather_heads(params);
     Pool::get().run(threads(slot.batch), [&](Region& region) {
         region.chunks(slot.batch, 1, [&](int64_t first, int64_t last) {
-            load_out_grad(slot, out_grad, first, last);
-            backward_rows(slot, params, first, last, region.scratch());
+            backward_piece(params, out_grad, index, first, last, region.scratch());
             if (x2_grad != nullptr) input_rows(slot, params, x2_grad, x2_width, first, last, region.scratch());
         });
         if (grads == nullptr) return;
         region.tasks(weight_tasks(), [&](int task) { weight_task(slot, grads, task); });
     });
+}
+
+void Mlp::backward_piece(
+    const float* params, const float* out_grad, size_t index, int64_t first, int64_t last, float* scratch) {
+    Slot& slot = slots_[index];
+    load_out_grad(slot, out_grad, first, last);
+    backward_rows(slot, params, first, last, scratch);
 }
 
 }  // namespace steady

@@ -34,7 +34,6 @@ struct Slot {
 struct Rows {
     const float* data = nullptr;
     int64_t width = 0;
-    const int64_t* index = nullptr;  // null: rows in order
 };
 
 class Mlp {
@@ -51,6 +50,17 @@ public:
 
     // out [members, batch, outputs]; the inputs are x and x2 side by side.
     void forward(const float* params, const Rows& x, const Rows& x2, int64_t batch, float* out, size_t slot);
+
+    // Both passes in pieces, for `Mlps`: what comes before the first, and rows [first, last) of it on one thread.
+    void prepare_forward(const float* params, int64_t batch, size_t slot);
+    void forward_piece(const float* params, const Rows& x, const Rows& x2, float* out, size_t slot, int64_t first,
+                       int64_t last, float* scratch);
+    void gather_heads(const float* params);
+    void backward_piece(
+        const float* params, const float* out_grad, size_t slot, int64_t first, int64_t last, float* scratch);
+    int weight_tasks() const { return tasks_; }
+    void weight_task(float* grads, size_t slot, int task) { weight_task(slots_[slot], grads, task); }
+    double operations(int64_t batch) const { return operations_ * static_cast<double>(batch); }
 
     // Overwrites the gradient of every parameter in `grads` (null: of none) and, if x2_grad is not null, that of the
     // last x2_width inputs, summed over members, [batch, x2_width].
@@ -74,7 +84,6 @@ private:
     const float* bias(const float* params, size_t layer, size_t member);
     bool normed(size_t layer) const { return !members_.front().norms.empty() && !is_last(layer); }
     int threads(int64_t batch) const;
-    void gather_heads(const float* params);
     Slot& prepare(size_t slot, int64_t batch);
     void load_rows(Slot& slot, const Rows& x, const Rows& x2, int64_t first, int64_t last) const;
     void forward_rows(Slot& slot, const float* params, int64_t first, int64_t last, float* scratch);
@@ -85,7 +94,6 @@ private:
     void backward_rows(Slot& slot, const float* params, int64_t first, int64_t last, float* scratch);
     void input_rows(
         Slot& slot, const float* params, float* x2_grad, int64_t width, int64_t first, int64_t last, float* scratch);
-    int weight_tasks() const { return tasks_; }
     void weight_task(Slot& slot, float* grads, int task);
 
     std::vector<Member> members_;

@@ -15,6 +15,7 @@ std::vector<const char*> usable_isas();
 void bind_mlp(nb::module_& module);
 void bind_optim(nb::module_& module);
 void bind_gather(nb::module_& module);
+void bind_steps(nb::module_& module);
 void bind_tape(nb::module_& module);
 
 }  // namespace steady
@@ -36,5 +37,6 @@ NB_MODULE(_native, module) {
     bind_mlp(module);
     bind_optim(module);
     bind_gather(module);
+    bind_steps(module);
     bind_tape(module);
 }
