@@ -22,7 +22,7 @@ from unittest import mock
 
 import steadyrl as srl
 from steadyrl.algorithms.guard import Guard
-from steadyrl.envs.adapter import VectorAdapter
+from steadyrl.envs.checks import Checks
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.optim import Adam
 from steadyrl.training import off_policy, on_policy
@@ -47,7 +47,8 @@ def unguarded() -> Iterator[None]:
     empty = [
         (Guard, "look"),
         (Guard, "begin"),
-        (VectorAdapter, "_check_leaves"),
+        (Checks, "leaves"),
+        (Checks, "rewards"),
         (Stepper, "require_sane"),
         (on_policy, "require_sane_policy"),
         (on_policy, "require_sane_outputs"),

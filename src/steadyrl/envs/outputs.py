@@ -58,6 +58,13 @@ def parts_of(result: Any, names: tuple[str, ...], method: str, name: str) -> Any
     return result
 
 
+def batch_of(rows: list[Any], space: gym.Space[Any]) -> Any:
+    """Observations of single environments as a fresh batch, leaves [len(rows), ...]."""
+    if isinstance(space, gym.spaces.Dict):
+        return {key: np.array([row[key] for row in rows]) for key in space.spaces}
+    return np.array(rows)
+
+
 def rewards_of(values: Any, num_envs: int, name: str) -> FloatArray:
     """A fresh array [N] of floats.
 
