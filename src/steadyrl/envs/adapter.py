@@ -10,10 +10,10 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from steadyrl.envs.autoreset import autoreset_mode, resets_twice
-from steadyrl.envs.checks import Checks
+from steadyrl.envs.checks import Checks, replaced
 from steadyrl.envs.episodes import Episodes
 from steadyrl.envs.inner import inner_of
-from steadyrl.envs.nonfinite import Skipping
+from steadyrl.envs.nonfinite import SURE, Skipping
 from steadyrl.envs.notes import FirstSteps
 from steadyrl.envs.restart import Restarts
 from steadyrl.envs.skips import Skips
@@ -63,13 +63,14 @@ class VectorAdapter:
         self.action_spec = ActionSpec.of(spec.action_space)
         self.mode = autoreset_mode(env)
         self._env = env
+        self._late = self.mode is AutoresetMode.NEXT_STEP  # the row after an episode's end is made up
         self._inner = inner_of(env, spec, self.mode)
         self._seeds_each = seeds_each
         self._resets_twice = resets_twice(env)
         self._first_steps = FirstSteps(spec.obs_space, spec.id)
         self._restarts = restarts
         self._episodes = Episodes(self.num_envs, restarts)
-        self._checks = Checks(self.obs_spec, spec.id, self.num_envs, self._episodes, fresh=self._inner.fresh)
+        self._checks = Checks(self.obs_spec, spec.id, self.num_envs, self._episodes, fresh=self._inner.own)
         restart = getattr(env, "restart", None)
         self._skips = Skips(skipping, restart, self._checks, self._episodes, self.num_envs, self._note)
         self._closed = False
@@ -121,24 +122,26 @@ class VectorAdapter:
         if broken is not None:
             broken = broken & ~(terminated | truncated)  # an episode that ended by itself: the next failed to begin
             valid &= ~broken
-        episodes.step()
-        if broken is not None or self.mode is AutoresetMode.NEXT_STEP:
+        episodes.steps += 1
+        if broken is not None or self._late:
             self._make_up(~valid, rewards, terminated, truncated)
         checks.told = (actions, rewards, terminated, truncated)
         stored = checks.stored(obs)
-        checks.rewards(rewards, stored)
+        if not rewards.dot(rewards) <= SURE:
+            checks.rewards(rewards, stored)
         episodes.returns += rewards
         if infos or not self._first_steps.over:
             self._look(obs, self._inner.note(infos))
-        done = terminated | truncated
-        (rows,) = done.nonzero()
-        if self.mode is AutoresetMode.NEXT_STEP:
-            self.live = ~done
         next_obs = final_obs = stored
         records: list[EpisodeRecord] = []
-        if len(rows):
-            next_obs, final_obs = self._resolve(stored, done, rows, infos)
-            records = self._records(rows, terminated, truncated, infos)
+        if infos or not self._inner.own:
+            done = terminated | truncated
+            (rows,) = done.nonzero()
+            if self._late:
+                self.live = ~done
+            if len(rows):
+                next_obs, final_obs = self._resolve(stored, done, rows, infos)
+                records = self._records(rows, terminated, truncated, infos)
         lost = episodes.lost()
         step = Step(self._kept(next_obs), final_obs, rewards, terminated, truncated, valid, records, broken, lost)
         return self._skips.answer(step, faults) if faults else step
@@ -230,7 +233,7 @@ class VectorAdapter:
     def _make_up(self, rows: BoolArray, rewards: FloatArray, terminated: BoolArray, truncated: BoolArray) -> None:
         """These rows of a step, [N], are none of an episode."""
         self._episodes.made_up(rows)
-        if self.mode is AutoresetMode.NEXT_STEP:
+        if self._late:
             rewards[rows] = 0.0
             terminated[rows] = False
             truncated[rows] = False
@@ -250,11 +253,10 @@ class VectorAdapter:
         self, stored: ObsTree, done: BoolArray, rows: npt.NDArray[np.intp], infos: Any
     ) -> tuple[ObsTree, ObsTree]:
         """What to act on next and the true successors, where the episodes of `rows` have just ended."""
-        if self.mode is AutoresetMode.NEXT_STEP:
+        if self._late:
             return stored, stored
         if self.mode is AutoresetMode.SAME_STEP:
-            last = self._checks.stored(self._inner.final_obs(infos, rows), rows)
-            return stored, {path: _replaced(leaf, rows, last[path]) for path, leaf in stored.items()}
+            return stored, self._checks.ended(stored, rows, self._inner.final_obs(infos, rows))
         # A fresh dictionary each time: Gymnasium pops the mask from it.
         fresh = self.obs_spec.store(self._inner.reset(options={"reset_mask": done})[0], batch=True)
         self._checks.insist_on_rows(fresh, self.num_envs)
@@ -264,7 +266,7 @@ class VectorAdapter:
                 raise _mask_ignored(self.spec.id)
         started = {path: leaf[rows] for path, leaf in fresh.items()}
         self._checks.leaves(started, started, rows)
-        return {path: _replaced(leaf, rows, started[path]) for path, leaf in stored.items()}, stored
+        return {path: replaced(leaf, rows, started[path]) for path, leaf in stored.items()}, stored
 
     def _records(
         self, rows: npt.NDArray[np.intp], terminated: BoolArray, truncated: BoolArray, infos: Any
@@ -284,9 +286,3 @@ def _mask_ignored(name: str) -> UserError:
         remedy="Make it with another autoreset mode (NEXT_STEP or SAME_STEP), or let reset() keep to the mask.",
         code="reset-mask",
     )
-
-
-def _replaced(leaf: npt.NDArray[Any], rows: npt.NDArray[np.intp], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    copy = leaf.copy()
-    copy[rows] = values
-    return copy

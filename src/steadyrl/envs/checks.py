@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from steadyrl.envs.episodes import Episodes
 from steadyrl.envs.nonfinite import SURE, Place, bad_entries
+from steadyrl.envs.outputs import batch_of
 from steadyrl.envs.types import FloatArray
 from steadyrl.errors import NonFiniteError, UserError
 from steadyrl.spaces import ObsSpec, ObsTree
@@ -49,6 +50,8 @@ class Checks:
         ]
         # One Box of floats, the common case, is stored and looked through at once.
         self._shape = obs_spec.leaves[0].shape if not obs_spec.is_tree and self._checked else None
+        self._single = self._shape is not None and np.dtype(obs_spec.leaves[0].dtype) == _FLOATS[0]
+        self._keys = [leaf.path for leaf in obs_spec.leaves] if obs_spec.is_tree else None
 
     def stored(self, obs: Any, rows: npt.NDArray[np.intp] | None = None) -> ObsTree:
         """The batch as a stored tree; `rows` are the environments that it is of, all by default.
@@ -63,9 +66,9 @@ class Checks:
             and obs.dtype in _FLOATS
             and self._shape is not None
             and obs.shape == (count, *self._shape)
-            and np.vdot(obs, obs) <= SURE
+            and _squares(obs) <= SURE
         ):
-            return {"": obs.astype(np.float32, copy=not self._fresh)}
+            return {"": obs if self._fresh and obs.dtype == _FLOATS[0] else obs.astype(np.float32)}
         stored = self._spec.store(obs, batch=True)
         self.insist_on_rows(stored, count)
         self.leaves(stored, obs if self._spec.is_tree else {"": obs}, rows)
@@ -76,6 +79,25 @@ class Checks:
         stored = self._spec.store(obs, batch=False)
         self.leaves(stored, obs if self._spec.is_tree else {"": obs}, np.array([i]))
         return stored
+
+    def ended(self, stored: ObsTree, rows: npt.NDArray[np.intp], last: Any) -> ObsTree:
+        """The stored batch of a step with these rows replaced by the last observations of their episodes.
+
+        Args:
+            stored: Leaves [N, ...].
+            rows: Whose episodes ended.
+            last: What they observed last: a list of them, or a batch.
+        """
+        if self._single and self._fresh:
+            copy = stored[""].copy()
+            for i, obs in zip(rows.tolist(), last, strict=True):
+                copy[i] = obs
+            if _squares(copy) <= SURE:
+                return {"": copy}
+        if isinstance(last, list):
+            last = batch_of(last, self._keys)
+        checked = self.stored(last, rows)
+        return {path: replaced(leaf, rows, checked[path]) for path, leaf in stored.items()}
 
     def insist_on_rows(self, tree: ObsTree, count: int) -> None:
         """Raise UserError unless every leaf has so many rows."""
@@ -98,14 +120,13 @@ class Checks:
         """
         for path in self._checked:
             leaf = tree[path]
-            if not np.vdot(leaf, leaf) <= SURE:
+            if not _squares(leaf) <= SURE:
                 what = f"observation at '{path}'" if path else "observation"
                 self._entries(leaf, what, path, rows, told[path], tree)
 
     def rewards(self, rewards: FloatArray, obs: ObsTree) -> None:
         """Raise NonFiniteError for a bad one, with the stored observations of its step."""
-        if not np.vdot(rewards, rewards) <= SURE:
-            self._entries(rewards, "reward", "", None, rewards, obs)
+        self._entries(rewards, "reward", "", None, rewards, obs)
 
     def _entries(
         self, values: npt.NDArray[Any], what: str, key: str, rows: npt.NDArray[np.intp] | None, told: Any, obs: ObsTree
@@ -118,3 +139,16 @@ class Checks:
             if self.faults is None:
                 raise error
             self.faults.setdefault(i, error)
+
+
+def replaced(leaf: npt.NDArray[Any], rows: npt.NDArray[np.intp], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A copy of the leaf with these rows."""
+    copy = leaf.copy()
+    copy[rows] = values
+    return copy
+
+
+def _squares(values: npt.NDArray[Any]) -> Any:
+    """Their sum, which is no number where one of them is none."""
+    flat = values.ravel()
+    return flat.dot(flat)

@@ -17,6 +17,7 @@ class Episodes:
 
     Attributes:
         returns: Sums of raw rewards so far, [N], in float64.
+        steps: Vector steps so far, for the caller to count.
         seeds: What the episodes were reset with, None where an environment drew on, [N].
 
     Args:
@@ -27,8 +28,7 @@ class Episodes:
     def __init__(self, num_envs: int, restarts: Restarts | None) -> None:
         self.returns: FloatArray = np.zeros(num_envs)
         self.seeds: list[int | None] = [None] * num_envs
-        # A length is the steps of all less those before the episode: one addition a step, however many there are.
-        self._steps = 0
+        self.steps = 0  # a length is these less those before the episode: one addition a step, however many there are
         self._before = [0] * num_envs
         self._restarts = restarts
         self._early: list[BrokenEpisode] = []  # restarts at the first reset, for the next step to tell
@@ -36,18 +36,14 @@ class Episodes:
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """Steps of the running episodes, [N]."""
-        return self._steps - np.array(self._before, dtype=np.int64)
+        return self.steps - np.array(self._before, dtype=np.int64)
 
     def begin(self, seeds: list[int | None]) -> None:
         """All environments were reset, with these seeds."""
         self.returns[:] = 0.0
-        self._steps, self._before = 0, [0] * len(seeds)
+        self.steps, self._before = 0, [0] * len(seeds)
         self.seeds = list(seeds)
         self._early = list(self.lost())
-
-    def step(self) -> None:
-        """All environments took a step."""
-        self._steps += 1
 
     def made_up(self, rows: BoolArray) -> None:
         """The step that was just counted is none for these environments, [N]."""
@@ -59,7 +55,7 @@ class Episodes:
         record = EpisodeRecord(
             env_index=i,
             return_=float(self.returns[i]),
-            length=self._steps - self._before[i],
+            length=self.steps - self._before[i],
             terminated=terminated,
             truncated=truncated,
             success=success,
@@ -70,7 +66,7 @@ class Episodes:
 
     def broken(self, i: int, seed: int, reason: str, failure: Failure | None) -> BrokenEpisode:
         """What the episode of environment `i` came to, which is no more; the next one began with `seed`."""
-        length = self._steps - self._before[i]
+        length = self.steps - self._before[i]
         broken = BrokenEpisode(i, float(self.returns[i]), length, self.seeds[i], reason, failure)
         self._forget(i, seed)
         return broken
@@ -92,9 +88,9 @@ class Episodes:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken."""
         self.returns, self.seeds = state["returns"].copy(), list(state["seeds"])
-        self._steps, self._before = 0, [-int(length) for length in state["lengths"]]
+        self.steps, self._before = 0, [-int(length) for length in state["lengths"]]
 
     def _forget(self, i: int, seed: int | None) -> None:
         self.returns[i] = 0.0
-        self._before[i] = self._steps
+        self._before[i] = self.steps
         self.seeds[i] = seed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from steadyrl.envs.advance import AdvancingVectorEnv
 from steadyrl.envs.autoreset import final_observations, success_of
 from steadyrl.envs.convert import NOTE
-from steadyrl.envs.outputs import batch_of, flags_of, parts_of, rewards_of
+from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.restart import RESTARTED
 from steadyrl.envs.types import BoolArray, EnvSpec, FloatArray
 from steadyrl.errors import RunFailedError, SteadyRLError, words
@@ -19,24 +19,18 @@ from steadyrl.errors import RunFailedError, SteadyRLError, words
 _STEP = ("obs", "rewards", "terminated", "truncated", "infos")
 
 
-class Told(NamedTuple):
-    """A step as a vector environment tells it; `infos` is in the form of the class that read it, empty for nothing."""
-
-    obs: Any
-    rewards: FloatArray
-    terminated: BoolArray
-    truncated: BoolArray
-    infos: Any
+# Observations, rewards, flags, and infos in the form of the class that read them, empty for nothing.
+Told = tuple[Any, FloatArray, BoolArray, BoolArray, Any]
 
 
 class GymnasiumVector:
     """Any vector environment of Gymnasium: everything that it tells is looked at and copied, observations aside.
 
     Attributes:
-        fresh: Observations belong to whoever gets them.
+        own: It is one of ours: observations belong to whoever gets them, and an episode does not end without an info.
     """
 
-    fresh = False
+    own = False
 
     def __init__(self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, mode: AutoresetMode) -> None:
         self.env = env
@@ -60,7 +54,7 @@ class GymnasiumVector:
         except BaseException as error:
             self._raise(error, "step()")
         obs, rewards, ended, cut, infos = parts_of(result, _STEP, "step", self._spec.id)
-        return Told(
+        return (
             obs,
             rewards_of(rewards, self._num_envs, self._spec.id),
             flags_of(ended, "terminated", self._num_envs, self._spec.id),
@@ -78,7 +72,7 @@ class GymnasiumVector:
         return _note_in(infos)
 
     def final_obs(self, infos: Any, rows: npt.NDArray[np.intp]) -> Any:
-        """The true last observations of these rows, whose episodes ended in this step of SAME_STEP mode."""
+        """The true last observations of these rows, whose episodes ended in this step of SAME_STEP mode: a batch."""
         return final_observations(infos, rows, self._num_envs, self._spec.obs_space)
 
     def successes(self, infos: Any, rows: npt.NDArray[np.intp]) -> list[bool | None]:
@@ -98,13 +92,13 @@ class GymnasiumVector:
 class OwnVector(GymnasiumVector):
     """One of ours, read by its `advance`: infos are the list that this gives, and all is as it should be."""
 
-    fresh = True
+    own = True
     env: AdvancingVectorEnv
 
     def step(self, actions: npt.NDArray[Any]) -> Told:
         """Step all environments."""
         try:
-            return Told(*self.env.advance(actions))
+            return self.env.advance(actions)
         except BaseException as error:
             self._raise(error, "step()")
 
@@ -122,8 +116,8 @@ class OwnVector(GymnasiumVector):
         return next((info[NOTE] for _, info in infos if NOTE in info), "")
 
     def final_obs(self, infos: Any, rows: npt.NDArray[np.intp]) -> Any:
-        """The true last observations of these rows, whose episodes ended in this step."""
-        return batch_of([info["final_obs"] for _, info in infos if "final_obs" in info], self._spec.obs_space)
+        """The true last observations of these rows, whose episodes ended in this step, as a list."""
+        return [info["final_obs"] for _, info in infos if "final_obs" in info]
 
     def successes(self, infos: Any, rows: npt.NDArray[np.intp]) -> list[bool | None]:
         """`is_success` of the episodes that these rows ended; None where it is not told."""

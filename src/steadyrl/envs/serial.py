@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from steadyrl.envs.advance import Advanced, AdvancingVectorEnv, ToldInfos
-from steadyrl.envs.outputs import batch_of
+from steadyrl.envs.outputs import batch_of, keys_of
 from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.snapshot import Ability, block_abilities, block_restore, block_state
 from steadyrl.envs.wrappers import Canonical, failure_in_making
@@ -43,6 +43,7 @@ class SerialVectorEnv(AdvancingVectorEnv):
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self.single_observation_space = envs[0].observation_space
         self.single_action_space = envs[0].action_space
+        self._keys = keys_of(self.single_observation_space)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start every environment with its own seed, [N]; without, each draws on."""
@@ -147,4 +148,4 @@ class SerialVectorEnv(AdvancingVectorEnv):
 
     def _batch(self, rows: list[Any]) -> Any:
         """Observations of the N environments as one, leaves [N, ...]."""
-        return batch_of(rows, self.single_observation_space)
+        return batch_of(rows, self._keys)
