@@ -127,7 +127,7 @@ class VectorAdapter:
             self._make_up(~valid, rewards, terminated, truncated)
         checks.told = (actions, rewards, terminated, truncated)
         stored = checks.stored(obs)
-        if not rewards.dot(rewards) <= SURE:
+        if not np.vdot(rewards, rewards) <= SURE:
             checks.rewards(rewards, stored)
         episodes.returns += rewards
         if infos or not self._first_steps.over:

@@ -66,7 +66,7 @@ class Checks:
             and obs.dtype in _FLOATS
             and self._shape is not None
             and obs.shape == (count, *self._shape)
-            and _squares(obs) <= SURE
+            and np.vdot(obs, obs) <= SURE
         ):
             return {"": obs if self._fresh and obs.dtype == _FLOATS[0] else obs.astype(np.float32)}
         stored = self._spec.store(obs, batch=True)
@@ -92,7 +92,7 @@ class Checks:
             copy = stored[""].copy()
             for i, obs in zip(rows.tolist(), last, strict=True):
                 copy[i] = obs
-            if _squares(copy) <= SURE:
+            if np.vdot(copy, copy) <= SURE:
                 return {"": copy}
         if isinstance(last, list):
             last = batch_of(last, self._keys)
@@ -120,7 +120,7 @@ class Checks:
         """
         for path in self._checked:
             leaf = tree[path]
-            if not _squares(leaf) <= SURE:
+            if not np.vdot(leaf, leaf) <= SURE:
                 what = f"observation at '{path}'" if path else "observation"
                 self._entries(leaf, what, path, rows, told[path], tree)
 
@@ -146,9 +146,3 @@ def replaced(leaf: npt.NDArray[Any], rows: npt.NDArray[np.intp], values: npt.NDA
     copy = leaf.copy()
     copy[rows] = values
     return copy
-
-
-def _squares(values: npt.NDArray[Any]) -> Any:
-    """Their sum, which is no number where one of them is none."""
-    flat = values.ravel()
-    return flat.dot(flat)

@@ -54,6 +54,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.kind: Kind | None = None  # how its state can be saved, known after the first reset
         self.outlived = ""  # what cannot be read and is left in place by a reset, found out in the first two
         self.draws = False  # whether it draws from the generators that NumPy and Python keep for the process
+        self._innermost: gym.Env[Any, Any] = env.unwrapped
         self._watched = _WATCHED_CALLS
         self._resets = 0
         self._label = self.name if index is None else f"{self.name} (environment {index})"
@@ -79,7 +80,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             RunFailedError: the environment raised an error.
         """
         self.elapsed = 0
-        self.trace = EpisodeTrace.beginning(self.env, seed, options)
+        self.trace = EpisodeTrace.beginning(self._innermost, seed, options)
         if self.kind != "native":
             self.trace.start = start_of(self.env, self.draws or self._watched > 0)
         mark = process_mark() if self._watched else None

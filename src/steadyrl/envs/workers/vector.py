@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
+from steadyrl.cores import usable_cores
 from steadyrl.envs.advance import Advanced, AdvancingVectorEnv, ToldInfos
 from steadyrl.envs.alike import unequal
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.snapshots.state import Ability
-from steadyrl.envs.workers.arguments import insist_on, usable_cores
+from steadyrl.envs.workers.arguments import insist_on
 from steadyrl.envs.workers.board import Board, anonymous_file
 from steadyrl.envs.workers.channel import CALL, DONE, FAILED, SEED, STEP, TOLD
 from steadyrl.envs.workers.crew import LOST, Crew
