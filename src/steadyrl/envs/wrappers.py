@@ -132,7 +132,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         plain = type(obs) is np.ndarray and obs.dtype == self._dtype and obs.shape == self._shape
         self.last = obs = obs.copy() if plain else self._obs(obs)
         if type(reward) is not float:
-            reward = reward_of(reward, self._label)
+            reward = float(reward) if isinstance(reward, float) else reward_of(reward, self._label)
         if self.kind == "replay":
             self.trace.see(obs, reward)
         if type(terminated) is not bool:
