@@ -22,7 +22,7 @@ from unittest import mock
 
 import steadyrl as srl
 from steadyrl.algorithms.guard import Guard
-from steadyrl.envs.adapter import VectorAdapter
+from steadyrl.envs.checks import Checks
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.training import off_policy, on_policy
 from steadyrl.training.agent import Agent
@@ -40,13 +40,18 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
     pass
 
 
+def _stored(self: Checks, obs: Any, rows: Any = None) -> Any:
+    return self._spec.store(obs, batch=True)
+
+
 @contextmanager
 def unguarded() -> Iterator[None]:
     """Nothing is looked at, and nothing is kept to go back to."""
     empty = [
         (Guard, "look"),
         (Guard, "begin"),
-        (VectorAdapter, "_check_leaves"),
+        (Checks, "leaves"),
+        (Checks, "rewards"),
         (Stepper, "require_sane"),
         (on_policy, "require_sane_policy"),
         (on_policy, "require_sane_outputs"),
@@ -61,6 +66,7 @@ def unguarded() -> Iterator[None]:
         read=_nothing,
     ):
         patches = [mock.patch.object(owner, name, _nothing) for owner, name in empty]
+        patches.append(mock.patch.object(Checks, "stored", _stored))
         for patch in patches:
             patch.start()
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from steadyrl.bench import rows as rows_module
 from steadyrl.bench.rows import (
     Cell,
     Row,
@@ -77,14 +76,12 @@ def test_noisy_rows_have_another_chance() -> None:
     assert finalists([Row(Cell(1, "sync"), 49.0, spread=0.9), best], 4) == [best.cell]
 
 
-def test_the_command_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_can_be_pasted() -> None:
     cell = Cell(8, "async", 2)
-    monkeypatch.setattr(rows_module, "HAS_WORKERS", True)
     assert command("ppo", "my env.py:E", cell, threads=1, extra=["--env-kwargs", "a=b c"]) == (
         "steadyrl train ppo 'my env.py:E' --vec async --num-envs 8 --num-workers 2 --threads 1 --env-kwargs 'a=b c'"
     )
-    monkeypatch.setattr(rows_module, "HAS_WORKERS", False)
-    assert command("sac", "X-v0", cell) == "steadyrl train sac X-v0 --vec async --num-envs 8"
+    assert command("sac", "X-v0", Cell(8, "sync")) == "steadyrl train sac X-v0 --vec sync --num-envs 8"
 
 
 def test_memory_and_cores_hold_so_many() -> None:

@@ -57,23 +57,21 @@ def test_the_time_in_processes_is_bounded_by_cores_and_by_one_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("busy", "num_envs", "cores", "free", "grouped", "expected"),
+    ("busy", "num_envs", "cores", "free", "expected"),
     [
-        (1.0, 8, 2, GIB, True, [2]),
-        (1.0, 8, 16, GIB, True, [8]),
-        (1.0, 8, 2, GIB, False, [8]),
-        (1.0, 64, 2, 8 * GIB, False, []),  # 64 processes on 2 cores
-        (0.01, 16, 2, 2 * GIB, True, [2, 16]),
-        (0.01, 200, 2, 100 * GIB, True, [2, 64]),
-        (0.25, 16, 2, 2 * GIB, True, [2, 8]),
-        (0.01, 16, 2, 0.5 * GIB, True, [2]),  # memory for eight
-        (0.01, 16, 2, 0, True, []),
+        (1.0, 8, 2, GIB, [2]),
+        (1.0, 8, 16, GIB, [8]),
+        (0.01, 16, 2, 2 * GIB, [2, 16]),
+        (0.01, 200, 2, 100 * GIB, [2, 64]),
+        (0.25, 16, 2, 2 * GIB, [2, 8]),
+        (0.01, 16, 2, 0.5 * GIB, [2]),  # memory for eight
+        (0.01, 16, 2, 0, []),
     ],
 )
 def test_numbers_of_processes_follow_cores_waiting_and_memory(
-    busy: float, num_envs: int, cores: int, free: float, grouped: bool, expected: list[int]
+    busy: float, num_envs: int, cores: int, free: float, expected: list[int]
 ) -> None:
-    assert workers_to_try(cost(busy=busy), num_envs, cores, int(free), grouped=grouped) == expected
+    assert workers_to_try(cost(busy=busy), num_envs, cores, int(free)) == expected
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_nothing_is_counted_of_a_refused_reward() -> None:
     before = envs.step(ACTIONS[:1]).rewards[0]
     with pytest.raises(RunFailedError):
         envs.step(ACTIONS[:1])
-    assert envs._returns.tolist() == [before]
+    assert envs.state()["returns"].tolist() == [before]
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, 1e38, np.nan])

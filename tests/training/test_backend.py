@@ -11,6 +11,8 @@ import pytest
 import steadyrl as srl
 from steadyrl.envs.choice import Choice
 from steadyrl.training import backend
+from steadyrl.training.resuming import setup_of
+from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import prepare_training
 
 SMALL: dict[str, Any] = {"n_steps": 16, "num_envs": 4, "batch_size": 32, "n_epochs": 2, "preset": "none", "seed": 3}
@@ -30,7 +32,7 @@ def decided(monkeypatch: pytest.MonkeyPatch, choice: Choice) -> list[Any]:
 
 @pytest.mark.parametrize("vec", ["sync", "async"])
 def test_the_choice_is_written_into_the_run_and_said_once(
-    vec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    vec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked = decided(monkeypatch, Choice(vec, "it is Tuesday", rates={"sync": 1.26}))
     run = srl.train("ppo", "CartPole-v1", total_timesteps=64, run_dir=tmp_path / "run", eval_episodes=1, **SMALL)
@@ -45,7 +47,8 @@ def test_the_choice_is_written_into_the_run_and_said_once(
 
 def test_weights_are_the_same_whatever_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = {}
-    for vec in ("sync", "async"):
+    backends: tuple[Any, ...] = ("sync", "async")
+    for vec in backends:
         decided(monkeypatch, Choice(vec, "of speed"))
         agent = srl.PPO("CartPole-v1", **SMALL)
         agent.learn(256)
@@ -54,6 +57,45 @@ def test_weights_are_the_same_whatever_is_chosen(monkeypatch: pytest.MonkeyPatch
         agent.close()
     untrained = srl.PPO("CartPole-v1", **SMALL).policy.sha256()
     assert hashes["sync"] == hashes["async"] != untrained
+
+
+def test_the_processes_that_were_chosen_are_written_down_and_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided(monkeypatch, Choice("async", "of speed", 2))
+    agent = srl.PPO("CartPole-v1", eval_freq=0, **SMALL)
+    agent.learn(64, run_dir=tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["settings"]["vec"], config["settings"]["num_workers"]) == ("async", 2)
+    assert len(agent.loop.venv._env.processes) == 2  # type: ignore[attr-defined]
+    agent.close()
+
+
+@pytest.mark.parametrize(("vec", "expected"), [("async", 3), ("sync", None)])
+def test_the_users_number_of_processes_goes_first(
+    vec: Any, expected: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided(monkeypatch, Choice(vec, "of speed", 2 if vec == "async" else None))
+    setup = prepare_training("ppo", "CartPole-v1", {"num_envs": 4, "num_workers": 3}, preset="none")
+    settled = backend.settled(setup, lambda notice: None).settings
+    assert (settled.vec, settled.num_workers) == (vec, expected)
+
+
+def test_other_environments_are_decided_about_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided(monkeypatch, Choice("async", "of speed", 2, {"sync": 1.0}))
+    agent = srl.PPO("CartPole-v1", eval_freq=0, **SMALL)
+    agent.learn(64, run_dir=tmp_path / "run")
+    setup = setup_of(RunFolder(tmp_path / "run"))
+    assert setup.to_json()["backend"] == {"asked": "auto", "reason": "of speed", "steps_per_second": {"sync": 1.0}}
+    assert (setup.settings.vec, setup.asked.vec, setup.asked.num_workers) == ("async", "auto", None)
+    decided(monkeypatch, Choice("sync", "there is little to do"))
+    agent.set_env("CartPole-v1", max_episode_steps=7)
+    assert agent.loop.venv.spec.backend == "sync"
+    agent.close()
+    told = srl.PPO("CartPole-v1", vec="async", num_workers=2, **SMALL)
+    told.set_env("CartPole-v1")
+    assert told.setup is not None
+    assert (told.setup.settings.vec, told.setup.settings.num_workers) == ("async", 2)
 
 
 def test_a_call_of_learn_with_a_folder_writes_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from steadyrl.bench.rows import Cell
 from steadyrl.configs import CONFIGS, Config, OffPolicyConfig, OnPolicyConfig
-from steadyrl.envs.choice import worker_options
 from steadyrl.errors import SteadyRLError
 from steadyrl.training.agents import AGENTS
 from steadyrl.training.generators import global_generators_kept
@@ -63,12 +62,13 @@ class _Short:
     def __init__(self, algo: str, env: Any, settings: Settings, options: dict[str, Any]) -> None:
         cell = settings.cell
         self.settings = settings
-        given = {**options, "num_envs": cell.num_envs, "vec": cell.backend, "threads": settings.threads, "eval_freq": 0}
+        given = {**options, "num_envs": cell.num_envs, "vec": cell.backend, "num_workers": cell.num_workers}
+        given |= {"threads": settings.threads, "eval_freq": 0}
         starts = 0
         if issubclass(CONFIGS[algo], OffPolicyConfig):
             starts = -(-_STARTS // cell.num_envs) * cell.num_envs
             given |= {"learning_starts": starts, "buffer_size": max(20_000, 100 * cell.num_envs)}
-        self.agent = AGENTS[algo].from_setup(prepare_training(algo, env, given | worker_options(cell.num_workers)))
+        self.agent = AGENTS[algo].from_setup(prepare_training(algo, env, given))
         self.steps = _piece(self.agent.config)
         self.rates: list[float] = []
         self.agent.settle(lambda notice: None)

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steadyrl.envs.choice import HAS_WORKERS
-
 BACKENDS = ("sync", "native", "envpool", "async")  # the simpler one first
 OTHER_RESULTS = ("native", "envpool")  # other trajectories than Gymnasium's for the same seed
 NEAR = 0.96  # of the best: as good as it, as far as a measurement can tell
@@ -130,7 +128,7 @@ def per_core(busy: float) -> float:
 def command(algo: str, env: str, cell: Cell, *, threads: int | None = None, extra: Sequence[str] = ()) -> str:
     """The command line that trains with these settings, to be pasted."""
     words = ["steadyrl", "train", algo, env, "--vec", cell.backend, "--num-envs", str(cell.num_envs)]
-    if cell.num_workers is not None and HAS_WORKERS:
+    if cell.num_workers is not None:
         words += ["--num-workers", str(cell.num_workers)]
     if threads is not None:
         words += ["--threads", str(threads)]

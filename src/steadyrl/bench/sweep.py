@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from steadyrl.bench.load import Load, family, memory_bytes
 from steadyrl.bench.rows import BACKENDS, OTHER_RESULTS, Cell, Row, finalists, still_pays
 from steadyrl.envs.adapter import VectorAdapter
-from steadyrl.envs.choice import PROCESS_BYTES, worker_options, workers_to_try
+from steadyrl.envs.choice import PROCESS_BYTES, workers_to_try
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.timing import SEED, Cost, Timed, undisturbed
 from steadyrl.envs.vector import make_vec
@@ -111,7 +112,7 @@ class Sweep:
         if self._workers:
             return [Cell(number, backend, workers) for workers in sorted({min(w, number) for w in self._workers})]
         tried = workers_to_try(self._cost, number, self._limits.cores, int(self._limits.memory_bytes))
-        return [Cell(number, backend, workers) for workers in tried] or [Cell(number, backend)]
+        return [Cell(number, backend, workers) for workers in tried or [min(number, self._limits.cores)]]
 
     def _measure(self, cells: Sequence[Cell], turn: float, rounds: int) -> list[Row]:
         """Rows of these cells, measured side by side in rounds; what was known of a cell before counts as well."""
@@ -164,10 +165,6 @@ class Sweep:
             need = PROCESS_BYTES * (cell.num_workers or cell.num_envs)
             if need > self._limits.memory_bytes:
                 return f"its processes would take {need / 2**20:,.0f} MiB, more than the memory limit"
-            if cell.num_workers is None and not self._workers:
-                return (
-                    f"a process for each of {cell.num_envs} environments is more than {self._limits.cores} cores serve"
-                )
         known = [row for row in self.rows if row.memory_bytes and row.cell.backend == cell.backend]
         per_env = max((row.memory_bytes / row.cell.num_envs for row in known if row.memory_bytes), default=0.0)
         if per_env * cell.num_envs > self._limits.memory_bytes:
@@ -177,6 +174,5 @@ class Sweep:
 
 def open_cell(factory: EnvFactory, cell: Cell) -> VectorAdapter:
     """The environments of a cell."""
-    vec: str = cell.backend
-    options = worker_options(cell.num_workers) if vec == "async" else {}
-    return make_vec(factory, cell.num_envs, vec=vec, **options)  # type: ignore[arg-type]
+    vec: Any = cell.backend
+    return make_vec(factory, cell.num_envs, vec=vec, num_workers=cell.num_workers)

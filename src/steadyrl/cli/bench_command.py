@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from steadyrl.cli.flags import flags_of, take_apart, values
-from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session, exits_are_errors
 from steadyrl.config import check_algo
 from steadyrl.configs.validate import at_least_one
@@ -57,21 +56,18 @@ class BenchOptions:
 
 def run(args: list[str], session: Session) -> int:
     """Measures and prints the page or the document."""
-    flags = flags_of(BenchOptions, "flags")
-    parser = build(
+    line = understood(
+        args,
+        BenchOptions,
         "steadyrl bench",
         usage="steadyrl bench ENV [flags]",
         description="Measures how fast an environment can be stepped here, and recommends settings.",
         example="  steadyrl bench CartPole-v1\n  steadyrl bench HalfCheetah-v5 --algo sac --json",
         positionals={"ENV": "a Gymnasium id, package.module:Id-v0, file.py:Class, or envpool:Id"},
-        flags=flags,
     )
-    if wants_help(args):
-        print(parser.format_help().rstrip())
+    if line is None:
         return 0
-    words = take_apart(args, flags, {})
-    positionals = check(parser, words)
-    options = BenchOptions(**values(words, flags))
+    positionals, options = line
     if not positionals:
         raise UserError(
             "`steadyrl bench` needs an environment.", remedy="For example: steadyrl bench CartPole-v1.", code="usage"

@@ -6,8 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from steadyrl.cli.flags import flags_of, take_apart, values
-from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.parser import understood
 from steadyrl.cli.runs import find_run
 from steadyrl.cli.session import Session, exits_are_errors
 from steadyrl.cli.streams import tell
@@ -39,21 +38,18 @@ class EvalOptions:
 
 def run(args: list[str], session: Session) -> int:
     """Plays the episodes and prints the score."""
-    flags = flags_of(EvalOptions, "flags")
-    parser = build(
+    line = understood(
+        args,
+        EvalOptions,
         "steadyrl eval",
         usage="steadyrl eval RUN [flags]",
         description="Evaluates the agent of a run on its raw reward.",
         example="  steadyrl eval latest --episodes 100 --checkpoint best",
         positionals={"RUN": "a run folder, a folder of runs (its newest), or latest"},
-        flags=flags,
     )
-    if wants_help(args):
-        print(parser.format_help().rstrip())
+    if line is None:
         return 0
-    words = take_apart(args, flags, {})
-    positionals = check(parser, words)
-    options = EvalOptions(**values(words, flags))
+    positionals, options = line
     found = find_run(positionals[0] if positionals else None, "eval", lambda run: has_agent(run, options.checkpoint))
     path = found.path
     if found.note:

@@ -10,8 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from steadyrl._version import __version__
-from steadyrl.cli.flags import flags_of, take_apart, values
-from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "safetensors", "rich", "tensorboardX", "psutil", "cloudpickle")
@@ -28,21 +27,17 @@ class InfoOptions:
 
 def run(args: list[str], session: Session) -> int:
     """Prints versions and hardware."""
-    flags = flags_of(InfoOptions, "flags")
-    parser = build(
+    line = understood(
+        args,
+        InfoOptions,
         "steadyrl info",
         usage="steadyrl info [flags]",
         description="Shows versions and hardware.",
         example="  steadyrl info --json",
         positionals={},
-        flags=flags,
     )
-    if wants_help(args):
-        print(parser.format_help().rstrip())
+    if line is None:
         return 0
-    words = take_apart(args, flags, {})
-    check(parser, words)
-    values(words, flags)
     document = collect()
     if session.json:
         session.emit(document)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
-from steadyrl.cli.flags import SHORT, Flag, Words
+from steadyrl.cli.flags import SHORT, Flag, Words, flags_of, take_apart, values
 from steadyrl.errors import UserError
+
+T = TypeVar("T")
 
 
 class Parser(argparse.ArgumentParser):
@@ -102,6 +104,39 @@ def check(parser: Parser, words: Words) -> list[str]:
 def wants_help(argv: Sequence[str]) -> bool:
     """Whether `-h` or `--help` stands anywhere."""
     return any(word in ("-h", "--help") for word in argv)
+
+
+def understood(
+    args: Sequence[str],
+    kind: type[T],
+    prog: str,
+    *,
+    usage: str,
+    description: str,
+    example: str,
+    positionals: Mapping[str, str],
+) -> tuple[list[str], T] | None:
+    """Positionals and options of a command line; None where it asks for help, which is then printed.
+
+    Args:
+        args: The words after the command.
+        kind: Dataclass of the command's flags.
+        prog: The command.
+        usage: How it is typed.
+        description: What it does.
+        example: Lines that can be pasted.
+        positionals: What each of them is.
+
+    Raises:
+        UserError: an unknown flag, a bad value, too many words.
+    """
+    flags = flags_of(kind, "flags")
+    parser = build(prog, usage=usage, description=description, example=example, positionals=positionals, flags=flags)
+    if wants_help(args):
+        print(parser.format_help().rstrip())
+        return None
+    words = take_apart(args, flags, {})
+    return check(parser, words), kind(**values(words, flags))
 
 
 def _escaped(text: str) -> str:

@@ -6,8 +6,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from steadyrl.cli.flags import flags_of, shown, take_apart, values
-from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.flags import shown
+from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session
 from steadyrl.config import Preset, check_algo, encode, presets
 from steadyrl.configs import CONFIGS
@@ -24,21 +24,18 @@ class PresetsOptions:
 
 def run(args: list[str], session: Session) -> int:
     """Prints the presets that the words ask for."""
-    flags = flags_of(PresetsOptions, "flags")
-    parser = build(
+    line = understood(
+        args,
+        PresetsOptions,
         "steadyrl presets",
         usage="steadyrl presets [ALGO] [ENV] [flags]",
         description="Lists tuned settings per algorithm and environment; `train` takes them by itself.",
         example="  steadyrl presets ppo\n  steadyrl presets ppo CartPole-v1 --json",
         positionals={"ALGO": "only this algorithm", "ENV": "only this environment"},
-        flags=flags,
     )
-    if wants_help(args):
-        print(parser.format_help().rstrip())
+    if line is None:
         return 0
-    words = take_apart(args, flags, {})
-    chosen = _choose(check(parser, words))
-    values(words, flags)
+    chosen = _choose(line[0])
     if session.json:
         session.emit({"presets": [_document(algo, preset) for algo, preset in chosen]})
     else:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadyrl.cli.eval_command import has_agent
-from steadyrl.cli.flags import flags_of, take_apart, values
-from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.parser import understood
 from steadyrl.cli.runs import find_run
 from steadyrl.cli.session import Session, exits_are_errors
 from steadyrl.cli.streams import tell
@@ -50,21 +49,18 @@ class RecordOptions:
 
 def run(args: list[str], session: Session) -> int:
     """Records the episodes and says where they are."""
-    flags = flags_of(RecordOptions, "flags")
-    parser = build(
+    line = understood(
+        args,
+        RecordOptions,
         "steadyrl record",
         usage="steadyrl record RUN [flags]",
         description="Records the deterministic policy of a run as mp4.",
         example="  steadyrl record latest --checkpoint best -o best.mp4",
         positionals={"RUN": "a run folder, a folder of runs (its newest), or latest"},
-        flags=flags,
     )
-    if wants_help(args):
-        print(parser.format_help().rstrip())
+    if line is None:
         return 0
-    words = take_apart(args, flags, {})
-    positionals = check(parser, words)
-    options = RecordOptions(**values(words, flags))
+    positionals, options = line
     found = find_run(positionals[0] if positionals else None, "record", lambda run: has_agent(run, options.checkpoint))
     path = found.path
     if found.note:

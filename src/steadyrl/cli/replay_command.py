@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadyrl.cli.flags import flags_of, take_apart, values
-from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session
 from steadyrl.errors import UserError
 
@@ -37,21 +36,18 @@ class ReplayOptions:
 
 def run(args: list[str], session: Session) -> int:
     """Runs the failure and says whether it happened again."""
-    flags = flags_of(ReplayOptions, "flags")
-    parser = build(
+    line = understood(
+        args,
+        ReplayOptions,
         "steadyrl replay",
         usage="steadyrl replay FILE [flags]",
         description=_DESCRIPTION,
         example="  steadyrl replay runs/walk/failures/20260131T235959Z-env1.json --pdb",
         positionals={"FILE": "a record in the folder failures of a run"},
-        flags=flags,
     )
-    if wants_help(args):
-        print(parser.format_help().rstrip())
+    if line is None:
         return 0
-    words = take_apart(args, flags, {})
-    positionals = check(parser, words)
-    options = ReplayOptions(**values(words, flags))
+    positionals, options = line
     if not positionals:
         raise UserError(
             "`steadyrl replay` needs the file of a failure.",

@@ -7,8 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from steadyrl.cli.flags import flags_of, take_apart, values
-from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.parser import understood
 from steadyrl.cli.runs import find_run
 from steadyrl.cli.session import Session, exits_are_errors
 from steadyrl.cli.streams import tell
@@ -27,21 +26,18 @@ class ReproduceOptions:
 
 def run(args: list[str], session: Session) -> int:
     """Trains again and says whether it came out the same; exit status 1 where it did not."""
-    flags = flags_of(ReproduceOptions, "flags")
-    parser = build(
+    line = understood(
+        args,
+        ReproduceOptions,
         "steadyrl reproduce",
         usage="steadyrl reproduce RUN [flags]",
         description="Runs it again from its config.json and compares every row and checkpoint, bit for bit.",
         example="  steadyrl reproduce latest",
         positionals={"RUN": "a run folder, a folder of runs (its newest), or latest"},
-        flags=flags,
     )
-    if wants_help(args):
-        print(parser.format_help().rstrip())
+    if line is None:
         return 0
-    words = take_apart(args, flags, {})
-    positionals = check(parser, words)
-    options = ReproduceOptions(**values(words, flags))
+    positionals, options = line
     found = find_run(positionals[0] if positionals else None, "reproduce")
     if found.note:
         tell(found.note, sys.stderr)

@@ -6,8 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from steadyrl.cli.flags import flags_of, take_apart, values
-from steadyrl.cli.parser import build, check, wants_help
+from steadyrl.cli.parser import understood
 from steadyrl.cli.runs import find_run
 from steadyrl.cli.session import Session, exits_are_errors
 from steadyrl.cli.streams import tell
@@ -39,21 +38,18 @@ class ResumeOptions:
 
 def run(args: list[str], session: Session) -> int:
     """Trains on and returns the exit status of how the run ended."""
-    flags = flags_of(ResumeOptions, "flags")
-    parser = build(
+    line = understood(
+        args,
+        ResumeOptions,
         "steadyrl resume",
         usage="steadyrl resume RUN [flags]",
         description="Goes on with a run from its newest whole checkpoint, as if it had never been stopped.",
         example="  steadyrl resume latest\n  steadyrl resume latest --total-timesteps 200000",
         positionals={"RUN": "a run folder, a folder of runs (its newest), or latest"},
-        flags=flags,
     )
-    if wants_help(args):
-        print(parser.format_help().rstrip())
+    if line is None:
         return 0
-    words = take_apart(args, flags, {})
-    positionals = check(parser, words)
-    options = ResumeOptions(**values(words, flags))
+    positionals, options = line
     found = find_run(positionals[0] if positionals else None, "resume")
     if found.note:
         tell(found.note, sys.stderr)

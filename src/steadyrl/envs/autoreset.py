@@ -18,6 +18,7 @@ import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from steadyrl.envs.convert import shown, success_value
+from steadyrl.envs.outputs import batch_of, keys_of
 from steadyrl.errors import RunFailedError, UserError
 
 BoolArray = npt.NDArray[np.bool_]
@@ -84,10 +85,7 @@ def final_observations(infos: dict[str, Any], rows: npt.NDArray[np.intp], num_en
             return {key: _row(part, num_envs)[rows] for key, part in told.items()}
         if isinstance(told, np.ndarray) and told.dtype != object:
             return _row(told, num_envs)[rows]
-        each = _told_each(told, rows, num_envs)
-        if isinstance(space, gym.spaces.Dict):
-            return {key: np.array([obs[key] for obs in each]) for key in space.spaces}
-        return np.array(each)
+        return batch_of(_told_each(told, rows, num_envs), keys_of(space))
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise UserError(
             f"infos['final_obs'] of the vector environment is {shown(told)}, from which the last observation of "

@@ -5,11 +5,10 @@ A timer decides about speed alone, never about results: whichever is taken, the 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.make import EnvFactory
@@ -17,7 +16,6 @@ from steadyrl.envs.timing import SEED, Cost, Timed, cost_of, in_turns, undisturb
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import SteadyRLError
 
-HAS_WORKERS = "num_workers" in inspect.signature(make_vec).parameters  # how many environments a process holds
 PROCESS_BYTES = 60 * 2**20  # Python, NumPy and Gymnasium in a process of its own
 _DEAR_S = 0.5  # an environment that takes longer to make is not made again only to be timed
 _ALL_DEAR_S = 2.0  # the same for all environments of one process together
@@ -38,11 +36,11 @@ class Choice:
     Attributes:
         vec: sync or async.
         reason: Half a sentence.
-        num_workers: Processes of async; None is one for each environment.
+        num_workers: Processes of async; None with sync.
         rates: Environment steps per second that were measured, by backend.
     """
 
-    vec: str
+    vec: Literal["sync", "async"]
     reason: str
     num_workers: int | None = None
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -51,6 +49,15 @@ class Choice:
         """What the run folder keeps of how it came about."""
         rates = {name: round(rate, 1) for name, rate in self.rates.items()}
         return {"asked": "auto", "reason": self.reason, "steps_per_second": rates}
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any], vec: Any, num_workers: int | None) -> Choice | None:
+        """The choice that a run folder tells of, with the backend that it came to; None where the user had said it."""
+        if document.get("asked") != "auto":
+            return None
+        told = document.get("steps_per_second")
+        rates = {name: rate for name, rate in told.items() if type(rate) is float} if isinstance(told, dict) else {}
+        return cls(vec, str(document.get("reason", "")), num_workers, rates)
 
 
 def choose(factory: EnvFactory, num_envs: int, *, cores: int, free_bytes: int, seconds: float = 1.0) -> Choice:
@@ -101,7 +108,7 @@ def in_processes(cost: Cost, num_envs: int, cores: int) -> float:
     return max(each, num_envs * (cost.step_s * cost.busy + _EACH_S) / cores) + _TRIP_S
 
 
-def workers_to_try(cost: Cost, num_envs: int, cores: int, free_bytes: int, *, grouped: bool = HAS_WORKERS) -> list[int]:
+def workers_to_try(cost: Cost, num_envs: int, cores: int, free_bytes: int) -> list[int]:
     """Numbers of processes that may be the fastest: one a core, and one for each environment where those wait.
 
     Args:
@@ -109,13 +116,9 @@ def workers_to_try(cost: Cost, num_envs: int, cores: int, free_bytes: int, *, gr
         num_envs: N.
         cores: That may be used.
         free_bytes: Memory that the processes may take together.
-        grouped: Whether a process can hold several environments.
     """
     waiting = min(num_envs, max(cores, min(_MANY, round(cores / max(cost.busy, 0.01)))))
-    if not grouped:
-        wanted = [num_envs] if num_envs <= max(waiting, 8 * cores) else []
-    else:
-        wanted = sorted({min(num_envs, cores), waiting})
+    wanted = sorted({min(num_envs, cores), waiting})
     return [workers for workers in wanted if workers * PROCESS_BYTES <= free_bytes]
 
 
@@ -136,21 +139,13 @@ def made(factory: EnvFactory, num_envs: int, workers: int | None) -> VectorAdapt
     """The environments in so many processes; sync where that is None."""
     if workers is None:
         return make_vec(factory, num_envs, vec="sync")
-    return make_vec(factory, num_envs, vec="async", **worker_options(workers))
-
-
-def worker_options(workers: int | None) -> dict[str, Any]:
-    """The argument of `make_vec` for a number of processes, where it takes one."""
-    return {"num_workers": workers} if HAS_WORKERS and workers is not None else {}
+    return make_vec(factory, num_envs, vec="async", num_workers=workers)
 
 
 def _timed(factory: EnvFactory, num_envs: int, cost: Cost, cores: int, free_bytes: int, seconds: float) -> Choice:
     tried: list[int | None] = [*workers_to_try(cost, num_envs, cores, free_bytes)]
     if not tried:
-        return Choice(
-            "sync",
-            f"a process for each of {num_envs} environments is more than {cores} cores and the free memory serve",
-        )
+        return Choice("sync", f"the free memory is too small for {min(num_envs, cores)} processes")
     total = cost.step_s * num_envs
     slow = total > _SLOW_S and total > _CLEAR * in_processes(cost, num_envs, cores)
     with undisturbed(), ExitStack() as stack:

@@ -58,6 +58,8 @@ def action_converter(space: gym.Space[Any]) -> Converter:
         return to_integer
 
     def to_array(action: Any) -> npt.NDArray[Any]:
+        if type(action) is np.ndarray and action.dtype == dtype:
+            return action.copy()
         return np.array(action, dtype=dtype)
 
     return to_array
@@ -70,7 +72,7 @@ def reward_of(value: Any, name: str) -> float:
         UserError: it is something else.
     """
     try:
-        if isinstance(value, int | float):
+        if isinstance(value, (float, int)):
             return float(value)
         number = one_entry(value)
         if number is not None and number.dtype.kind in "biuf":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from steadyrl.cores import usable_cores
 from steadyrl.envs.types import BoolArray, FloatArray
 from steadyrl.errors import UserError, nearest, words
 
@@ -252,11 +252,6 @@ def same_kind(own: gym.Space[Any], other: gym.Space[Any]) -> bool:
     if isinstance(own, spaces.Discrete) and isinstance(other, spaces.Discrete):
         return (own.n, own.start) == (other.n, other.start)
     return own == other
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

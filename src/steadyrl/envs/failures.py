@@ -19,8 +19,9 @@ import numpy as np
 from steadyrl._version import __version__
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.make import EnvFactory
-from steadyrl.envs.recorded import decoded, encoded, strict_json
+from steadyrl.envs.recorded import MAX_DEPTH, decoded, encoded
 from steadyrl.errors import UserError
+from steadyrl.strict_json import strict_object
 
 FORMAT, VERSION = "steadyrl-failure", 1
 MAX_BYTES = 2**29
@@ -141,15 +142,17 @@ def read(path: Path) -> Record:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise _bad(path, f"it is larger than {MAX_BYTES} bytes")
-        document = strict_json(path.read_bytes())
+        document = strict_object(path.read_bytes(), max_bytes=MAX_BYTES, max_depth=2 * MAX_DEPTH + 2)
     except FileNotFoundError as error:
         raise UserError(
             f"There is no file {path}.",
             remedy="Failures of a run are in the folder failures of its run folder.",
             code="no-such-file",
         ) from error
-    except (OSError, ValueError) as error:
-        raise _bad(path, str(getattr(error, "strerror", None) or error)) from error
+    except ValueError as error:
+        raise _bad(path, f"it {error}") from error
+    except OSError as error:
+        raise _bad(path, str(error.strerror or error)) from error
     if document.get("format") != FORMAT:
         raise _bad(path, f"its 'format' is not {FORMAT!r}")
     if document.get("version") != VERSION:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import math
 from typing import Any
 
@@ -65,43 +64,6 @@ def decoded(value: Any) -> Any:
         if kind == "unknown":
             raise ValueError(f"it holds {told}, which no file can hold")
     raise ValueError(f"it holds an entry of an unknown kind, {str(kind)[:40]!r}")
-
-
-def strict_json(data: bytes) -> dict[str, Any]:
-    """An object in JSON: UTF-8, no key twice, no NaN or infinity, not deep.
-
-    Raises:
-        ValueError: it is none.
-    """
-
-    def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        if len(result) != len(pairs):
-            raise ValueError("a key stands twice")
-        return result
-
-    def finite(text: str) -> float:
-        number = float(text)
-        if not math.isfinite(number):
-            raise ValueError(f"{text} is not a finite number")
-        return number
-
-    try:
-        document = json.loads(data.decode(), object_pairs_hook=no_duplicates, parse_constant=finite, parse_float=finite)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-    if not isinstance(document, dict):
-        raise ValueError("it is not an object")
-    _insist_on_depth(document, 2 * MAX_DEPTH + 2)
-    return document
-
-
-def _insist_on_depth(value: Any, depth: int) -> None:
-    if depth < 0:
-        raise ValueError("it is nested too deep")
-    if isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            _insist_on_depth(part, depth - 1)
 
 
 def _array(array: Any) -> dict[str, Any]:

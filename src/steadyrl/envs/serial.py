@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
+from steadyrl.envs.advance import Advanced, AdvancingVectorEnv, ToldInfos
+from steadyrl.envs.outputs import batch_of, keys_of
 from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.snapshot import Ability, block_abilities, block_restore, block_state
-from steadyrl.envs.types import BoolArray, FloatArray
 from steadyrl.envs.wrappers import Canonical, failure_in_making
 from steadyrl.errors import RunFailedError, UserError
 
-Stepped = tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]
 
-
-class SerialVectorEnv(VectorEnv[Any, Any, Any]):
+class SerialVectorEnv(AdvancingVectorEnv):
     """N environments, stepped one after the other, with SAME_STEP autoreset.
 
     It returns what Gymnasium's SyncVectorEnv would. What that does beyond it, `Canonical` has done: observations are
@@ -45,42 +43,42 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self.single_observation_space = envs[0].observation_space
         self.single_action_space = envs[0].action_space
+        self._keys = keys_of(self.single_observation_space)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start every environment with its own seed, [N]; without, each draws on."""
         seeds = [None] * self.num_envs if seed is None else seed
-        rows = []
-        infos: dict[str, Any] = {}
+        rows, told = [], []
         for i, (env, own) in enumerate(zip(self.envs, seeds, strict=True)):
             try:
                 obs, info = env.reset(seed=own, options=options)
             except RunFailedError as error:
                 obs, info = self._start_anew(i, error)
             rows.append(obs)
-            infos = self._add_info(infos, info, i)
-        return self._batch(rows), infos
+            told.append((i, info))
+        return self._batch(rows), self._infos(told)
 
-    def step(self, actions: npt.NDArray[Any]) -> Stepped:
+    def advance(self, actions: npt.NDArray[Any]) -> Advanced:
         """Step every environment with its own action, [N, ...], and start those anew whose episode ended."""
-        rows, rewards, terminated, truncated = [], [], [], []
-        infos: dict[str, Any] = {}
+        rows, rewards = [], []
+        told: ToldInfos = []
+        terminated, truncated = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.bool_)
         for i, (env, action) in enumerate(zip(self.envs, actions, strict=True)):
             try:
                 obs, reward, ended, cut, info = env.step(action)
             except RunFailedError as error:
                 obs, info = self._start_anew(i, error)
                 reward, ended, cut = 0.0, False, False
-                infos = self._add_info(infos, {RESTARTED: True}, i)
+                told.append((i, {RESTARTED: True}))
             if ended or cut:
-                infos = self._add_info(infos, {"final_obs": obs, "final_info": info}, i)
+                terminated[i], truncated[i] = ended, cut
+                told.append((i, {"final_obs": obs, "final_info": info}))
                 obs, info = self._next_episode(i)
             if info:
-                infos = self._add_info(infos, info, i)
+                told.append((i, info))
             rows.append(obs)
             rewards.append(reward)
-            terminated.append(ended)
-            truncated.append(cut)
-        return self._batch(rows), np.array(rewards), np.array(terminated), np.array(truncated), infos
+        return self._batch(rows), np.array(rewards), terminated, truncated, told
 
     def restart(self, index: int, seed: int) -> Any:
         """Start one environment anew; returns its first observation."""
@@ -150,7 +148,4 @@ class SerialVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _batch(self, rows: list[Any]) -> Any:
         """Observations of the N environments as one, leaves [N, ...]."""
-        space = self.single_observation_space
-        if isinstance(space, spaces.Dict):
-            return {key: np.array([row[key] for row in rows]) for key in space.spaces}
-        return np.array(rows)
+        return batch_of(rows, self._keys)

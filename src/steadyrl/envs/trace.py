@@ -47,10 +47,9 @@ class EpisodeTrace:
         return cls(seed, options, None if bits is None else bits.state, begun=True)
 
     def add(self, action: Any) -> None:
-        """Keep an action, before the environment has taken it."""
+        """Keep an action, which nobody else may write into."""
         if len(self.actions) < MAX_ACTIONS:
-            # A copy of an array: an environment may write into the one it gets.
-            self.actions.append(action.copy() if isinstance(action, np.ndarray) else action)
+            self.actions.append(action)
         else:
             self.whole = False
 

@@ -54,12 +54,18 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.kind: Kind | None = None  # how its state can be saved, known after the first reset
         self.outlived = ""  # what cannot be read and is left in place by a reset, found out in the first two
         self.draws = False  # whether it draws from the generators that NumPy and Python keep for the process
+        self._innermost: gym.Env[Any, Any] = env.unwrapped
         self._watched = _WATCHED_CALLS
         self._resets = 0
         self._label = self.name if index is None else f"{self.name} (environment {index})"
         self._notes: list[str] = []
         self._obs = obs_converter(env.observation_space, self._label, notes=self._notes)
         self._action = action_converter(env.action_space)
+        # The common cases, which need no call: an action that is the space's number, an observation that fits.
+        actions, obs = env.action_space, env.observation_space
+        self._number = np.dtype(actions.dtype).type if isinstance(actions, gym.spaces.Discrete) else None
+        self._dtype = np.dtype(obs.dtype) if isinstance(obs, gym.spaces.Box | gym.spaces.MultiBinary) else None
+        self._shape = obs.shape
 
     @property
     def spec(self) -> Any:  # type: ignore[override]
@@ -74,7 +80,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             RunFailedError: the environment raised an error.
         """
         self.elapsed = 0
-        self.trace = EpisodeTrace.beginning(self.env, seed, options)
+        self.trace = EpisodeTrace.beginning(self._innermost, seed, options)
         if self.kind != "native":
             self.trace.start = start_of(self.env, self.draws or self._watched > 0)
         mark = process_mark() if self._watched else None
@@ -89,12 +95,14 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             raise self._old(f"reset() of {self._label} returned {_kind(result)} instead of (obs, info).")
         self.last = obs = self._obs(result[0])
         self._resets += 1
-        self.outlived = self.outlived or outlived(self.env, before)
+        if before:
+            self.outlived = self.outlived or outlived(self.env, before)
         if self.kind is None:
             self.kind = "replay" if obstacle(self.env) else "native"
         if self.kind == "replay":
             self.trace.start_hash(obs)
-        return obs, self._noted(info_of(result[1], self._label))
+        info = info_of(result[1], self._label) if result[1] else {}
+        return obs, self._noted(info) if self._notes else info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a step.
@@ -104,9 +112,13 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             RunFailedError: the environment raised an error.
         """
         self.elapsed += 1
-        own = self._action(action)
-        # The environment may write into its own.
-        self.trace.add(own.copy() if type(own) is np.ndarray else self._action(own))
+        # The trace gets its own: the environment may write into what it is given.
+        if type(action) is self._number:
+            own = action
+            self.trace.add(own)
+        else:
+            own = self._action(action)
+            self.trace.add(own.copy() if type(own) is np.ndarray else self._action(own))
         mark = process_mark() if self._watched else None
         try:
             result: Any = self.env.step(own)
@@ -117,17 +129,18 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         if type(result) is not tuple or len(result) != 5:
             raise self._old(f"step() of {self._label} returned {_kind(result)} instead of five.")
         obs, reward, terminated, truncated, info = result
-        self.last = obs = self._obs(obs)
-        reward = reward if type(reward) is float else reward_of(reward, self._label)
+        plain = type(obs) is np.ndarray and obs.dtype == self._dtype and obs.shape == self._shape
+        self.last = obs = obs.copy() if plain else self._obs(obs)
+        if type(reward) is not float:
+            reward = float(reward) if isinstance(reward, float) else reward_of(reward, self._label)
         if self.kind == "replay":
             self.trace.see(obs, reward)
-        return (
-            obs,
-            reward,
-            terminated if type(terminated) is bool else flag_of(terminated, "terminated", self._label),
-            truncated if type(truncated) is bool else flag_of(truncated, "truncated", self._label),
-            self._noted(info_of(info, self._label, self.elapsed) if info or type(info) is not dict else {}),
-        )
+        if type(terminated) is not bool:
+            terminated = flag_of(terminated, "terminated", self._label)
+        if type(truncated) is not bool:
+            truncated = flag_of(truncated, "truncated", self._label)
+        info = info_of(info, self._label, self.elapsed) if info or type(info) is not dict else {}
+        return obs, reward, terminated, truncated, self._noted(info) if self._notes else info
 
     def render(self) -> Any:
         """The picture that the environment draws.

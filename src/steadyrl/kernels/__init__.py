@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-import math
-import os
-import sys
-from pathlib import Path
 
+from steadyrl.cores import usable_cores
 from steadyrl.kernels.errors import CannotTrace
 
 __all__ = ["CannotTrace", "available", "isa", "reason", "set_threads", "threads", "usable_cores"]
@@ -56,18 +53,6 @@ def set_threads(n: int) -> None:
         from steadyrl.kernels import _native
 
         _native.set_threads(max(1, min(n, usable_cores())))
-
-
-def usable_cores() -> int:
-    """Cores that this process may use: those it is bound to, and no more than a container's quota of CPU time."""
-    if sys.platform != "linux":
-        return os.cpu_count() or 1
-    bound = len(os.sched_getaffinity(0))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return min(bound, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):  # no such file, or `max`: no quota
-        return bound
 
 
 def threads() -> int:

@@ -236,7 +236,7 @@ class Agent:
         """
         about = self.about | {"num_timesteps": self.num_timesteps}
         trained = to_json(self.config) | {"seed": self.seeds.seed}
-        setup = prepare_again(self.algo, env, trained, options, self.setup.settings if self.setup else None)
+        setup = prepare_again(self.algo, env, trained, options, self.setup.asked if self.setup else None)
         require_same_spaces(self.policy, setup)
         require_compilable(setup.settings.compile, self.policy)
         self.close()

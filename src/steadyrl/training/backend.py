@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 from steadyrl import kernels
-from steadyrl.configs.run import RunSettings
 from steadyrl.data.memory import FREE_SHARE, free_memory
-from steadyrl.envs.choice import Choice, choose, worker_options
+from steadyrl.envs.choice import Choice, choose
 from steadyrl.envs.make import EnvFactory
 from steadyrl.training.events import Notice
 from steadyrl.training.generators import global_generators_kept
@@ -37,15 +35,11 @@ def settled(setup: Setup, say: Callable[[Notice], None]) -> Setup:
         choice = choose(source, num_envs, cores=kernels.usable_cores(), free_bytes=free)
     if num_envs > 1 and not source.is_instance:
         say(Notice("vec", f"vec=auto takes {named(choice)}: {choice.reason}."))
-    changed: dict[str, Any] = {"vec": choice.vec, **_workers(choice)}
-    return dataclasses.replace(setup, settings=dataclasses.replace(settings, **changed), choice=choice)
+    workers = None if choice.vec == "sync" else settings.num_workers or choice.num_workers
+    settings = dataclasses.replace(settings, vec=choice.vec, num_workers=workers)
+    return dataclasses.replace(setup, settings=settings, choice=choice)
 
 
 def named(choice: Choice) -> str:
     """A choice as one would type it."""
     return choice.vec if choice.num_workers is None else f"{choice.vec} with {choice.num_workers} processes"
-
-
-def _workers(choice: Choice) -> dict[str, Any]:
-    """The setting for the number of processes, where there is one."""
-    return worker_options(choice.num_workers) if "num_workers" in RunSettings.__dataclass_fields__ else {}

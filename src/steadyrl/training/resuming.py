@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
+from steadyrl.envs.choice import Choice
 from steadyrl.envs.snapshots.values import unflatten
 from steadyrl.errors import SteadyRLError, UserError
 from steadyrl.strict_json import strict_object
@@ -58,7 +59,9 @@ def setup_of(folder: RunFolder, total_timesteps: int | None = None) -> Setup:
         settings.pop(name, None)
     total = config["total_timesteps"] if total_timesteps is None else total_timesteps
     options = settings | config["hyperparameters"]
-    return prepare_training(config["algo"], env, options, preset="none", total_timesteps=total)
+    setup = prepare_training(config["algo"], env, options, preset="none", total_timesteps=total)
+    taken = setup.settings.vec, setup.settings.num_workers
+    return replace(setup, choice=Choice.of_json(config.get("backend", {}), *taken))
 
 
 def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:

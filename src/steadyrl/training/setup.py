@@ -74,6 +74,13 @@ class Setup:
         """The same over another number of environment steps."""
         return dataclasses.replace(self, resolved=dataclasses.replace(self.resolved, total_timesteps=total_timesteps))
 
+    @property
+    def asked(self) -> RunSettings:
+        """The settings with `vec='auto'` again where it was decided: for other environments it is decided anew."""
+        if self.choice is None:
+            return self.settings
+        return dataclasses.replace(self.settings, vec="auto", num_workers=None)
+
     def to_json(self) -> dict[str, Any]:
         """What `config.json` holds."""
         resolved = self.resolved

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-from contextlib import suppress
 from typing import get_args
 
 from steadyrl.envs.workers.keeper import Context
@@ -32,10 +30,3 @@ def insist_on(context: str, workers: int | None, timeout: float) -> None:
             remedy="Use vec='sync'.",
             code="env-context",
         )
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    with suppress(AttributeError):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from steadyrl.envs.advance import Advanced, ToldInfos
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.restart import RESTARTED
-from steadyrl.envs.serial import SerialVectorEnv, Stepped
+from steadyrl.envs.serial import SerialVectorEnv
 from steadyrl.envs.trace import EpisodeTrace
 from steadyrl.envs.workers.board import MAKE, RESET, STEP, Board, Start
 from steadyrl.envs.workers.channel import TOLD, packed
@@ -117,20 +118,25 @@ class Block(SerialVectorEnv):
         self.leaves: Leaves | None = None
         self.made_up: list[int] = []
         self._first = first
-        self._told: list[tuple[int, dict[str, Any]]] = []
+        self._told: ToldInfos = []
         self._rows: list[Any] | None = None
         for local, env in enumerate(envs):
-            env.restarted = lambda local=local: self._note_restart(local)  # type: ignore[misc]
+            env.restarted = lambda local=local: self.made_up.append(local)  # type: ignore[misc]
 
-    def step(self, actions: Any) -> Stepped:
-        """Step every environment; rows of those that were started anew are made up."""
+    def advance(self, actions: Any) -> Advanced:
+        """Step every environment; rows of those that were started anew are made up.
+
+        The episode that ended in this step, if one did, is left out with the environment.
+        """
         self.made_up.clear()
-        obs, rewards, terminated, truncated, infos = super().step(actions)
-        for row in self.made_up:
-            rewards[row], terminated[row], truncated[row] = 0.0, False, False
-        return obs, rewards, terminated, truncated, infos
+        obs, rewards, terminated, truncated, told = super().advance(actions)
+        if self.made_up:
+            for row in self.made_up:
+                rewards[row], terminated[row], truncated[row] = 0.0, False, False
+            told = [entry for entry in told if entry[0] not in self.made_up or RESTARTED in entry[1]]
+        return obs, rewards, terminated, truncated, told
 
-    def taken(self) -> tuple[list[tuple[int, dict[str, Any]]], list[Any] | None]:
+    def taken(self) -> tuple[ToldInfos, list[Any] | None]:
         """Infos with the number of their environment, in order, and the observations that the arrays do not hold."""
         told, self._told = self._told, []
         rows, self._rows = self._rows, None
@@ -146,15 +152,9 @@ class Block(SerialVectorEnv):
     def _batch(self, rows: list[Any]) -> Any:
         self.show(rows)
 
-    def _add_info(self, infos: dict[str, Any], info: dict[str, Any], i: int) -> dict[str, Any]:
-        if info:
-            self._told.append((self._first + i, info))
-        return infos
-
-    def _note_restart(self, local: int) -> None:
-        """The episode that ended in this step, if one did, is left out with the environment."""
-        self.made_up.append(local)
-        self._told = [entry for entry in self._told if entry[0] != self._first + local]
+    def _infos(self, told: ToldInfos) -> dict[str, Any]:
+        self._told += [(self._first + i, info) for i, info in told if info]
+        return {}
 
 
 def unsendable(told: Sequence[tuple[int, dict[str, Any]]], name: str) -> tuple[int, RunFailedError] | None:

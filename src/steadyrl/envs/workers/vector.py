@@ -8,14 +8,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
+from steadyrl.cores import usable_cores
+from steadyrl.envs.advance import Advanced, AdvancingVectorEnv, ToldInfos
 from steadyrl.envs.alike import unequal
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.restart import RESTARTED, Restarts
-from steadyrl.envs.serial import Stepped
 from steadyrl.envs.snapshots.state import Ability
-from steadyrl.envs.workers.arguments import insist_on, usable_cores
+from steadyrl.envs.workers.arguments import insist_on
 from steadyrl.envs.workers.board import Board, anonymous_file
 from steadyrl.envs.workers.channel import CALL, DONE, FAILED, SEED, STEP, TOLD
 from steadyrl.envs.workers.crew import LOST, Crew
@@ -31,10 +32,8 @@ from steadyrl.errors import RunFailedError, SteadyRLError, words
 CLOSE_S = 5.0  # the environments may take this long to close before their processes are ended
 _SETTLE_S = 0.5  # after a failure, the others may take this long to answer and to close
 
-Told = list[tuple[int, dict[str, Any]]]
 
-
-class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
+class WorkerVectorEnv(AdvancingVectorEnv):
     """N environments in blocks over W processes, with SAME_STEP autoreset and the results of `SerialVectorEnv`.
 
     Observations, rewards, flags and actions go through shared memory, and a step wakes each worker once. No worker is
@@ -100,20 +99,21 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
         """Start every environment with its own seed, [N]; without, each draws on."""
         seeds = [None] * self.num_envs if seed is None else [None if s is None else int(s) for s in seed]
         told = self._ask(("reset", seeds[block.start : block.stop], options) for block in self._blocks)
-        return self._result(told)
+        obs, infos = self._result(told)
+        return obs, self._infos(infos)
 
-    def step(self, actions: npt.NDArray[Any]) -> Stepped:
+    def advance(self, actions: npt.NDArray[Any]) -> Advanced:
         """Step every environment with its own action, [N, ...], and start those anew whose episode ended."""
         self._insist_on_open()
         self._stepping().show(np.asarray(actions), self._board.origin, self._recipe.id)
         self._unheard = set(range(len(self._blocks)))
         self._crew.poke(STEP)
-        obs, infos = self._result(self._hear_all())
+        obs, told = self._result(self._hear_all())
         rewards, terminated, truncated = self._stepping().told()
         if self._restarts is not None:
             for i in np.flatnonzero(terminated | truncated):
                 self._restarts.fine(int(i))
-        return obs, rewards, terminated, truncated, infos
+        return obs, rewards, terminated, truncated, told
 
     def restart(self, index: int, seed: int) -> Any:
         """Start one environment anew; returns its first observation."""
@@ -206,7 +206,7 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
                     self._raise_first(number, final, awaited)
         return told
 
-    def _replaced(self, number: int, error: SteadyRLError) -> tuple[Told, Any]:
+    def _replaced(self, number: int, error: SteadyRLError) -> tuple[ToldInfos, Any]:
         """Another process in the place of a dead or hanging one, with all its environments started anew."""
         assert self._restarts is not None
         block = self._blocks[number]
@@ -257,12 +257,9 @@ class WorkerVectorEnv(VectorEnv[Any, Any, Any]):
                 self._given_up.add(other)
         raise errors[min(errors)]
 
-    def _result(self, told: dict[int, Any]) -> tuple[Any, dict[str, Any]]:
+    def _result(self, told: dict[int, Any]) -> tuple[Any, ToldInfos]:
         """Observations and infos of all environments."""
-        infos: dict[str, Any] = {}
-        for number in sorted(told):
-            for index, info in told[number][0]:
-                infos = self._add_info(infos, info, index)
+        infos = [entry for number in sorted(told) for entry in told[number][0]]
         obs = self._arrays and self._arrays.obs()
         if obs is not None:
             return obs, infos

@@ -1,0 +1,134 @@
+"""What a vector environment tells of a step, read from Gymnasium's masked dictionaries or from our own lists."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from steadyrl.envs.advance import AdvancingVectorEnv
+from steadyrl.envs.autoreset import final_observations, success_of
+from steadyrl.envs.convert import NOTE
+from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
+from steadyrl.envs.restart import RESTARTED
+from steadyrl.envs.types import BoolArray, EnvSpec, FloatArray
+from steadyrl.errors import RunFailedError, SteadyRLError, words
+
+_STEP = ("obs", "rewards", "terminated", "truncated", "infos")
+
+
+# Observations, rewards, flags, and infos in the form of the class that read them, empty for nothing.
+Told = tuple[Any, FloatArray, BoolArray, BoolArray, Any]
+
+
+class GymnasiumVector:
+    """Any vector environment of Gymnasium: everything that it tells is looked at and copied, observations aside.
+
+    Attributes:
+        own: It is one of ours: observations belong to whoever gets them, and an episode does not end without an info.
+    """
+
+    own = False
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, mode: AutoresetMode) -> None:
+        self.env = env
+        self._spec = spec
+        self._mode = mode
+        self._num_envs = int(env.num_envs)
+
+    def reset(self, **arguments: Any) -> tuple[Any, str]:
+        """Observations, and a remark for the user, empty where there is none."""
+        try:
+            result = self.env.reset(**arguments)
+        except BaseException as error:
+            self._raise(error, "reset()")
+        obs, infos = parts_of(result, ("obs", "infos"), "reset", self._spec.id)
+        return obs, _note_in(infos)
+
+    def step(self, actions: npt.NDArray[Any]) -> Told:
+        """Step all environments; rewards and flags are fresh."""
+        try:
+            result = self.env.step(actions)
+        except BaseException as error:
+            self._raise(error, "step()")
+        obs, rewards, ended, cut, infos = parts_of(result, _STEP, "step", self._spec.id)
+        return (
+            obs,
+            rewards_of(rewards, self._num_envs, self._spec.id),
+            flags_of(ended, "terminated", self._num_envs, self._spec.id),
+            flags_of(cut, "truncated", self._num_envs, self._spec.id),
+            infos,
+        )
+
+    def broken(self, infos: Any) -> BoolArray | None:
+        """The environments that failed and were started anew, [N]; None where there are none."""
+        found: BoolArray | None = infos.get(RESTARTED)
+        return found
+
+    def note(self, infos: Any) -> str:
+        """A remark for the user; empty where there is none."""
+        return _note_in(infos)
+
+    def final_obs(self, infos: Any, rows: npt.NDArray[np.intp]) -> Any:
+        """The true last observations of these rows, whose episodes ended in this step of SAME_STEP mode: a batch."""
+        return final_observations(infos, rows, self._num_envs, self._spec.obs_space)
+
+    def successes(self, infos: Any, rows: npt.NDArray[np.intp]) -> list[bool | None]:
+        """`is_success` of the episodes that these rows ended; None where it is not told."""
+        return [success_of(infos, int(i), self._mode, self._num_envs) for i in rows]
+
+    def _raise(self, error: BaseException, where: str) -> NoReturn:
+        if isinstance(error, SteadyRLError | KeyboardInterrupt):
+            raise error
+        raise RunFailedError(
+            f"The vector environment {self._spec.id} raised {type(error).__name__} in {where}: {words(error)}",
+            remedy="The fault is in the environment's own code: its traceback says where.",
+            code="env-error",
+        ) from error
+
+
+class OwnVector(GymnasiumVector):
+    """One of ours, read by its `advance`: infos are the list that this gives, and all is as it should be."""
+
+    own = True
+    env: AdvancingVectorEnv
+
+    def step(self, actions: npt.NDArray[Any]) -> Told:
+        """Step all environments."""
+        try:
+            return self.env.advance(actions)
+        except BaseException as error:
+            self._raise(error, "step()")
+
+    def broken(self, infos: Any) -> BoolArray | None:
+        """The environments that failed and were started anew, [N]; None where there are none."""
+        rows = [i for i, info in infos if RESTARTED in info]
+        if not rows:
+            return None
+        broken = np.zeros(self._num_envs, dtype=np.bool_)
+        broken[rows] = True
+        return broken
+
+    def note(self, infos: Any) -> str:
+        """A remark for the user; empty where there is none."""
+        return next((info[NOTE] for _, info in infos if NOTE in info), "")
+
+    def final_obs(self, infos: Any, rows: npt.NDArray[np.intp]) -> Any:
+        """The true last observations of these rows, whose episodes ended in this step, as a list."""
+        return [info["final_obs"] for _, info in infos if "final_obs" in info]
+
+    def successes(self, infos: Any, rows: npt.NDArray[np.intp]) -> list[bool | None]:
+        """`is_success` of the episodes that these rows ended; None where it is not told."""
+        return [info["final_info"].get("is_success") for _, info in infos if "final_info" in info]
+
+
+def _note_in(infos: dict[str, Any]) -> str:
+    return next((note for note in infos.get(NOTE, ()) if note), "")
+
+
+def inner_of(env: VectorEnv[Any, Any, Any], spec: EnvSpec, mode: AutoresetMode) -> GymnasiumVector:
+    """The vector environment to be read as it tells most cheaply; a wrapper around one of ours is read as any other."""
+    kind = OwnVector if isinstance(env, AdvancingVectorEnv) else GymnasiumVector
+    return kind(env, spec, mode)
