@@ -114,7 +114,7 @@ def updates() -> str:
     document = json.loads(path.read_text())
     head = ("work", "on the kernels, us", "in PyTorch, us", "ratio")
     rows = [
-        (row["case"], f"{row['native_us']:g}", f"{row['torch_us']:g}", f"{row['ratio']:g}")
+        (row["case"], f"{row['native_us']:,.0f}", f"{row['torch_us']:,.0f}", f"{row['ratio']:.2f}")
         for row in document["results"]
     ]
     note = f"Medians in turn, up to {document['threads']} threads; {document['isa']}, torch {document['torch']}.\n"

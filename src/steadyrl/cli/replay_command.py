@@ -105,9 +105,10 @@ def _place(phase: str, step: int) -> str:
 def _heading(record: Record) -> str:
     failure = record.failure
     seed = "" if failure.seed is None else f", seed {failure.seed}"
+    good = _steps(max(failure.step - 1, 0)).replace("step", "good step")
     return (
         f"{record.origin.id}, environment {failure.env_index}{seed}, recorded {record.recorded}:\n"
-        f"  {failure.error}\n  {_place(failure.phase, failure.step)}, after {max(failure.step - 1, 0)} good steps."
+        f"  {failure.error}\n  {_place(failure.phase, failure.step)}, after {good}."
     )
 
 
@@ -115,9 +116,12 @@ def _told(record: Record, outcome: Outcome) -> str:
     """The outcome in words, with the traceback of what the environment raised, now or then."""
     now, then = outcome.failure, record.failure
     if now is None:
-        lines = [f"It did not fail this time: {_steps(outcome.steps)} taken.", outcome.note]
-        if outcome.steps < then.step or (then.random_state is None and then.seed is None):
-            lines.append("What differs may be drawn from another generator, or kept from one episode to the next.")
+        lines = [
+            f"It did not fail this time: {_steps(outcome.steps)} taken.",
+            outcome.note,
+            "If nothing was mended, the failure hangs on more than seed and actions: on another generator, or on what "
+            "is kept from one episode to the next.",
+        ]
         lines += [_versions(record), "The traceback in the record:" if then.traceback else "", then.traceback]
     elif outcome.result == "same":
         lines = [f"It failed again {_place(now.phase, now.step)}, with the same error.", now.traceback]

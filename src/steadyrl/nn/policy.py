@@ -70,7 +70,9 @@ class Policy:
             normalizer.native = self.native
         self.parts = {name: Trainable(part, native=self.native) for name, part in self.net.parts().items()}
         unknown = [type(part.module).__name__ for part in self.parts.values() if self.native and not part.on_kernels]
-        self.notes = {f"the {name}, a kind of network that they do not know": False for name in unknown}
+        self.notes = {
+            f"the {name}, parts of which they lack, such as dueling heads and gSDE": False for name in unknown
+        }
         self.compiler = Compiler()
         self.touched = True  # others may have changed the weights since they were last looked at
         self._sample = Function(partial(_sample, distribution=self.distribution), self, fresh=False)

@@ -149,7 +149,8 @@ def _sane(reward: float, env: gym.Env[Any, Any], seed: int, step: int) -> float:
 def _not_sane(env: gym.Env[Any, Any], what: str, seed: int, step: int) -> RunFailedError:
     return RunFailedError(
         f"The evaluation environment {_name(env)} gave {what} in step {step} of the episode with seed {seed}.",
-        remedy=f"Find out in the environment where it comes from: reset(seed={seed}) starts that episode.",
+        remedy=f"Find out in the environment where it comes from: reset(seed={seed}) starts that episode. "
+        "Evaluations skip nothing: eval_freq 0 trains without them.",
         code="env-nonfinite",
     )
 

@@ -188,8 +188,8 @@ def _resumed(
     total, declared = setup.resolved.total_timesteps, folder.config["total_timesteps"]
     if checkpoint.step >= total:
         raise UserError(
-            f"The run {folder.shown} stands at step {checkpoint.step}, and its total is {total}.",
-            remedy="Pass a larger total_timesteps (--total-timesteps) to go on.",
+            f"The run {folder.shown} stands at step {checkpoint.step} and would end at step {total}.",
+            remedy="To make it longer, pass a larger total_timesteps (--total-timesteps).",
             code="run-finished",
         )
     with recorded(folder, fresh=False), global_generators_kept():
