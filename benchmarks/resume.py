@@ -22,9 +22,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from support.killing import SMALL, Case, envs_for, try_kills  # noqa: E402
-
-from steadyrl.training.provenance import provenance  # noqa: E402
+from steadyrl.training.provenance import provenance
+from support.killing import SMALL, Case, envs_for, try_kills
 
 RESULTS = Path(__file__).parent / "results"
 A_RUN = 3  # kills

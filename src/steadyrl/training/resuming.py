@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
 from steadyrl.envs.snapshots.values import unflatten
-from steadyrl.errors import SteadyRLError, UserError
+from steadyrl.errors import RunFailedError, UserError
 from steadyrl.strict_json import strict_object
 from steadyrl.training.checkpoint import DamagedError, newest_whole, require_file, steps_in, unreadable
 from steadyrl.training.chunks import FOLDER, ChunkStore, named_chunks, read_rings
@@ -134,7 +134,7 @@ def put_back(agent: Agent, checkpoint: Checkpoint) -> None:
                 raise UserError(
                     f"The checkpoint {checkpoint.folder} is of the {name} {about[name]!r}, and the run's is {own!r}.",
                     remedy="It was put here from another run: take it away.",
-                    code="bad-state",
+                    code="other-run",
                 )
         require_session(checkpoint.state["session"])
         if not all(type(about["logs"].get(name, 0)) is int and about["logs"].get(name, 0) >= 0 for name in LOGS):
@@ -146,7 +146,15 @@ def put_back(agent: Agent, checkpoint: Checkpoint) -> None:
             rings = read_rings(about["replay"], store, loop.replay)
             loop.replay.load_state_dict(rings | checkpoint.state["replay"])
         restore_training(agent, checkpoint.state)
-    except SteadyRLError:
+    except UserError as error:
+        if error.code == "other-run":
+            raise
+        raise UserError(
+            f"The checkpoint {checkpoint.folder} cannot be taken up: {error.message}",
+            remedy=error.remedy,
+            code=error.code,
+        ) from error
+    except RunFailedError:
         raise
     except Exception as error:  # whatever a hostile state makes of the code that takes it
         raise UserError(
