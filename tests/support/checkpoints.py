@@ -20,7 +20,7 @@ OFF: dict[str, Any] = {
 }  # fmt: skip
 SESSION: dict[str, Any] = {
     "since_row": [], "elapsed": 1.0, "start_step": 0, "best": None, "evaluated_at": None, "evaluation": None,
-    "said_long": False,
+    "said_long": False, "owed": False,
 }  # fmt: skip
 CHUNK = 256
 

@@ -6,10 +6,10 @@ have computed in the parent: threads do not come along.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -95,6 +95,7 @@ def forked(work: Callable[[], object], log: Path) -> int:
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
+        sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: SIM115
         work()
         status = 0
     except BaseException as error:
@@ -120,6 +121,7 @@ class Verdict:
 
 def try_kills(case: Case, folder: Path, kills: int, draw: random.Random) -> Verdict:
     """Train twice, the second time with up to this many kills at random moments after a checkpoint."""
+    folder.mkdir(exist_ok=True)
     whole, killed, log = folder / "whole", folder / "killed", folder / "log.txt"
     start = time.perf_counter()
     if finish(forked(lambda: case.train(whole), log)) != 0:
@@ -127,21 +129,22 @@ def try_kills(case: Case, folder: Path, kills: int, draw: random.Random) -> Verd
     seconds = time.perf_counter() - start
     done: list[tuple[int, int]] = []
     work: Callable[[], object] = lambda: case.train(killed)  # noqa: E731
-    while True:
+    for _ in range(10 * kills):
         before = newest(killed)
         child = forked(work, log)
         if len(done) < kills and (step := _killed(child, killed, before, draw.uniform(0, 0.8 * seconds / kills))):
             done.append((step, newest(killed)))
         elif len(done) >= kills and finish(child) != 0:
             return Verdict(case.name, done, f"it does not go on: {log.read_text()[-500:]}", {})
+        elif newest(killed) == before:
+            return Verdict(case.name, done, f"it makes no way: {log.read_text()[-500:]}", {})
         if newest(killed) == case.total:
             break
         work = lambda: srl.resume(killed)  # noqa: E731
         if not steps_in(killed / "checkpoints"):
             return Verdict(case.name, done, f"no checkpoint: {log.read_text()[-500:]}", {})
     if srl.Run.open(killed).status != "finished":  # killed after its last checkpoint, with nothing left to train
-        with contextlib.suppress(srl.UserError):
-            srl.resume(killed)
+        finish(forked(lambda: srl.resume(killed), log))
     difference = first_difference(whole, killed)
     return Verdict(case.name, done, "" if difference is None else str(difference), compared(whole, killed))
 

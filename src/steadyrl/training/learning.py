@@ -72,6 +72,7 @@ class Learning:
         listeners: Called with each event; one that returns False ends the call.
         say: Tells the user something once.
         eval_env: Where to evaluate; None makes environments like the training's.
+        resuming: The call goes on with a run that was stopped, of which no step may be left.
 
     Raises:
         UserError: a number is out of range, or `eval_env` cannot be made.
@@ -85,6 +86,8 @@ class Learning:
         listeners: Sequence[Listener],
         say: Callable[[Notice], None],
         eval_env: EnvLike | None = None,
+        *,
+        resuming: bool = False,
     ) -> None:
         self._agent = agent
         agent.settle(say)
@@ -96,7 +99,8 @@ class Learning:
         for listener in listeners_of(listeners):
             self.events.add(self._stoppable(listener))
         done = self._loop.counters.timesteps
-        self.target = done + count("total_timesteps", total_timesteps, "environment steps")
+        over = resuming and total_timesteps == 0  # it was stopped in its last evaluation
+        self.target = done + (0 if over else count("total_timesteps", total_timesteps, "environment steps"))
         self.total = self.target
         if schedule_steps is not None:
             self.total = count("schedule_steps", schedule_steps, "environment steps")

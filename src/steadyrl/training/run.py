@@ -188,7 +188,7 @@ def _resumed(
     setup = setup_of(folder, total_timesteps)
     checkpoint = newest(folder, say)
     total, declared = setup.resolved.total_timesteps, folder.config["total_timesteps"]
-    if checkpoint.step >= total:
+    if checkpoint.step > total or (checkpoint.step == total and folder.manifest["status"] == "finished"):
         raise UserError(
             f"The run {folder.shown} stands at step {checkpoint.step}, and its total is {total}.",
             remedy="Pass a larger total_timesteps (--total-timesteps) to go on.",
@@ -209,7 +209,7 @@ def _resumed(
                 say(Notice("resumed-elsewhere", f"Not as it was: {text}.", "warning"))
             for text in _told(agent, checkpoint, declared, total):
                 say(Notice("schedule", text))
-            learning = Learning(agent, total - checkpoint.step, total, listeners, say)
+            learning = Learning(agent, total - checkpoint.step, total, listeners, say, resuming=True)
             outcome = learning.run(folder=folder, resumed=checkpoint)
             release()
             return Run(folder, agent, outcome)

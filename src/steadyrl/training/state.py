@@ -33,8 +33,8 @@ def training_state(agent: Agent, ability: Ability) -> dict[str, Any]:
         "predict": agent.predict_stream.state_dict(),
         "told": sorted(agent.told),
     }
-    envs = loop.venv.state() if ability.kind != "none" else None  # copies already, in the order that they came in
-    return {**_as_arrays(state), "envs": envs}
+    envs = loop.venv.state() if ability.kind != "none" else None
+    return {**_as_arrays(state), "envs": _copied(envs)}
 
 
 def restore_training(agent: Agent, state: dict[str, Any]) -> None:
@@ -122,6 +122,17 @@ def _as_arrays(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_arrays(item) for item in value]
     return value
+
+
+def _copied(value: Any) -> Any:
+    """A plain value with arrays of its own, in the same order in memory: the last observation is an environment's."""
+    if isinstance(value, np.ndarray):
+        copy = value.copy(order="K")
+        copy.flags.writeable = value.flags.writeable
+        return copy
+    if isinstance(value, dict):
+        return {name: _copied(item) for name, item in value.items()}
+    return type(value)(map(_copied, value)) if isinstance(value, list | tuple) else value
 
 
 def _as_tensors(value: Any) -> Any:

@@ -85,7 +85,7 @@ def verify_resume(
         done.append(Kill(step, resumed_from))
         say(f"Killed after step {step}; going on from the checkpoint of step {resumed_from}.")
         command = ["resume", str(killed)]
-    if max(steps_in(killed / "checkpoints"), default=0) < total:
+    if _manifest(killed)["status"] != "finished":
         _run(["resume", str(killed)])
     return Verdict(done, first_difference(whole, killed), compared(whole, killed), wall_s)
 
