@@ -224,7 +224,7 @@ class Learning:
         saver = Saver(agent, folder.path, keep_last=settings.keep_last)
         stack.push(saver.leave)
         self._saver = saver
-        folder.add(checkpoints=inventory(agent, ability), device=str(agent.policy.device))
+        folder.add(checkpoints=inventory(agent, ability), device=str(agent.policy.device), target=self.target)
         write_sources(folder.path, folder.config["settings"]["env"], folder.manifest["working_directory"])
 
         def save(kind: str) -> Path:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from steadyrl.bundle import read_bundle
 from steadyrl.errors import UserError
 from steadyrl.training.agent import Agent, say
 from steadyrl.training.agents import AGENTS, load
@@ -24,7 +27,7 @@ from steadyrl.training.resuming import Checkpoint, cut_back, newest, note_lineag
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
-from steadyrl.training.taking_up import setup_of, stretched
+from steadyrl.training.taking_up import changed_hyperparameters, setup_of, stretched
 
 
 class Run:
@@ -188,16 +191,19 @@ def _resumed(
     setup = setup_of(folder, total_timesteps)
     checkpoint = newest(folder, say)
     total, declared = setup.resolved.total_timesteps, folder.config["total_timesteps"]
-    if checkpoint.step > total or (checkpoint.step == total and folder.manifest["status"] == "finished"):
+    manifest = folder.manifest
+    told = manifest.get("target")  # a call of `learn` may have declared more steps than it was to take
+    target = told if type(told) is int and total == declared and told <= total else total
+    if checkpoint.step > target or (checkpoint.step == target and manifest["status"] == "finished"):
         raise UserError(
-            f"The run {folder.shown} stands at step {checkpoint.step}, and its total is {total}.",
+            f"The run {folder.shown} stands at step {checkpoint.step}, and its total is {target}.",
             remedy="Pass a larger total_timesteps (--total-timesteps) to go on.",
             code="run-finished",
         )
     with global_generators_kept():
         agent = AGENTS[setup.resolved.algo].from_setup(setup)
         try:
-            agent.compiling = take_up(folder.manifest.get("compiled"), agent.config, agent.policy)
+            agent.compiling = take_up(manifest.get("compiled"), agent.config, agent.policy)
             with agent.computing():
                 put_back(agent, checkpoint)
         except BaseException:
@@ -209,7 +215,7 @@ def _resumed(
                 say(Notice("resumed-elsewhere", f"Not as it was: {text}.", "warning"))
             for text in _told(agent, checkpoint, declared, total):
                 say(Notice("schedule", text))
-            learning = Learning(agent, total - checkpoint.step, total, listeners, say, resuming=True)
+            learning = Learning(agent, target - checkpoint.step, total, listeners, say, resuming=True)
             outcome = learning.run(folder=folder, resumed=checkpoint)
             release()
             return Run(folder, agent, outcome)
@@ -226,6 +232,16 @@ def _told(agent: Agent, checkpoint: Checkpoint, declared: int, total: int) -> li
         said.append(f"The total is {total} steps and was {declared}: schedules run over {total}.")
         said += [f"Because of that, {text}." for text in values]
     return said
+
+
+def edited(run: Path) -> list[str]:
+    """Hyperparameters in a run's `config.json` that its final agent was not trained with, in words."""
+    folder = RunFolder.open(run)
+    try:
+        bundle = read_bundle(find_checkpoint(folder.checkpoints, "final"), torch.device("cpu"))
+    except UserError:
+        return []  # it saved no agent, and there is nothing to compare with
+    return changed_hyperparameters(folder.config["hyperparameters"], bundle.about["config"])
 
 
 def train(

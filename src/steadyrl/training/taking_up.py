@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from steadyrl.config import encode
 from steadyrl.configs import Config, DQNConfig, LinearSchedule
 from steadyrl.errors import UserError
 from steadyrl.training.run_folder import RunFolder
@@ -72,7 +71,7 @@ def _schedules(config: Config) -> dict[str, LinearSchedule]:
 def changed_hyperparameters(config: dict[str, Any], saved: dict[str, Any]) -> list[str]:
     """Hyperparameters of `config.json` that are not those which the saved agent was trained with, in words."""
     return [
-        f"{name} is {config.get(name)!r} in config.json, and the saved agent was trained with {encode(value)!r}"
+        f"{name} is {config.get(name)!r} in config.json, and the saved agent was trained with {value!r}"
         for name, value in saved.items()
-        if config.get(name) != encode(value)
+        if config.get(name) != value
     ]
