@@ -447,12 +447,13 @@ def test_save_restore_save_is_the_same_state() -> None:
 def test_a_state_keeps_its_checksum_between_processes(make: Callable[[], Any]) -> None:
     """Pickling forgets that an array is read-only."""
     env = started(make)
-    env.env.unwrapped.table_of_mine = np.arange(3.0)
-    env.env.unwrapped.table_of_mine.flags.writeable = False
+    table = np.arange(3.0)
+    table.flags.writeable = False
+    vars(env.env.unwrapped)["table_of_mine"] = table
     value = pickle.loads(pickle.dumps(save(env).value()))
     copy = Canonical(make())
     restore(copy, State.of(value))
-    assert not copy.env.unwrapped.table_of_mine.flags.writeable
+    assert not vars(copy.env.unwrapped)["table_of_mine"].flags.writeable
     assert save(copy).checksum == value["checksum"]
 
 
