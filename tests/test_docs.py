@@ -22,8 +22,11 @@ from steadyrl.cli.main import main as steadyrl_command
 from steadyrl.cli.presets_command import PresetsOptions
 from steadyrl.cli.record_command import RecordOptions
 from steadyrl.cli.replay_command import ReplayOptions
+from steadyrl.cli.reproduce_command import ReproduceOptions
+from steadyrl.cli.resume_command import ResumeOptions
 from steadyrl.cli.train_command import ALIASES, EXIT_STATUS, TrainOptions
 from steadyrl.cli.train_command import parse as parse_train
+from steadyrl.cli.verify_resume_command import VerifyOptions, apart
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
@@ -38,6 +41,8 @@ OPTIONS = {
     "info": InfoOptions,
     "replay": ReplayOptions,
     "bench": BenchOptions,
+    "resume": ResumeOptions,
+    "reproduce": ReproduceOptions,
 }
 FOREIGN_FLAGS = {"help", "version", "logdir", "cores"}  # argparse's, TensorBoard's and those of benchmarks
 TAG = re.compile(r"\b(?:rollout|time|train|eval)/[a-z_]+\b")
@@ -89,6 +94,11 @@ def _check_command(words: list[str], where: str) -> None:
         assert algo in CONFIGS
         settings = {field for field in RunSettings.__dataclass_fields__ if field in given}
         assert RunSettings(env=env, **{name: given[name] for name in settings}).env == env
+    elif command == "verify-resume":
+        own, training = apart(rest)
+        parse_train(training)
+        flags = flags_of(VerifyOptions, "")
+        VerifyOptions(**values(take_apart(own, flags, {}), flags))
     else:
         flags = flags_of(OPTIONS[command], "")
         words_apart = take_apart(rest, flags, {})

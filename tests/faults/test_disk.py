@@ -142,6 +142,7 @@ def _crash_everywhere(work: Work, tmp_path: Path, most: int) -> None:
             steps.add(checkpoint.step)
             shutil.rmtree(tmp_path / "crashed")
         machine.apply(call)
+    print(f"{states} states, of {len(seen)} kinds")
     assert states >= 100
     assert steps == {80, 120}
 
