@@ -233,8 +233,8 @@ def resume() -> str:
     )
     packages = document["machine"]["packages"]
     note = (
-        "Environments CartPole-v1, Pendulum-v1, HalfCheetah-v5, LunarLander-v3 (whose episode is run again), normalised "
-        f"or not, sync and async; torch {packages['torch']}, Gymnasium {packages['gymnasium']}.\n"
+        "Environments CartPole-v1, Pendulum-v1, HalfCheetah-v5, LunarLander-v3 (whose episode is run again), "
+        f"normalised or not, sync and async; torch {packages['torch']}, Gymnasium {packages['gymnasium']}.\n"
     )
     return table(head, rows) + "\n" + note
 

@@ -15,9 +15,9 @@ from steadyrl.training.lock import writing
 
 
 def test_the_second_writer_is_refused_and_the_next_one_is_not(tmp_path: Path) -> None:
-    with writing(tmp_path, Path("shown")), pytest.raises(UserError, match="is writing the run shown") as caught:
-        with writing(tmp_path, Path("shown")):
-            pass
+    first, second = writing(tmp_path, Path("shown")), writing(tmp_path, Path("shown"))
+    with first, pytest.raises(UserError, match="is writing the run shown") as caught, second:
+        pass
     assert caught.value.code == "run-in-use"
     with writing(tmp_path, Path("shown")):
         pass

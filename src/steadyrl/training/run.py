@@ -13,7 +13,7 @@ from steadyrl.errors import UserError
 from steadyrl.training.agent import Agent, say
 from steadyrl.training.agents import AGENTS, load
 from steadyrl.training.arguments import listeners_of
-from steadyrl.training.checkpoint import find_checkpoint
+from steadyrl.training.checkpoint import POLICY, find_checkpoint
 from steadyrl.training.compiling import take_up
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
@@ -211,6 +211,7 @@ def _resumed(
             raise
         with recorded(folder, fresh=False):
             missing = [f"lost: {text}" for text in cut_back(folder, checkpoint)]
+            missing += _edited(folder, checkpoint.folder / POLICY)
             for text in [*missing, *note_lineage(folder, checkpoint, total, here)]:
                 say(Notice("resumed-elsewhere", f"Not as it was: {text}.", "warning"))
             for text in _told(agent, checkpoint, declared, total):
@@ -238,9 +239,17 @@ def edited(run: Path) -> list[str]:
     """Hyperparameters in a run's `config.json` that its final agent was not trained with, in words."""
     folder = RunFolder.open(run)
     try:
-        bundle = read_bundle(find_checkpoint(folder.checkpoints, "final"), torch.device("cpu"))
+        path = find_checkpoint(folder.checkpoints, "final")
     except UserError:
         return []  # it saved no agent, and there is nothing to compare with
+    return _edited(folder, path)
+
+
+def _edited(folder: RunFolder, policy: Path) -> list[str]:
+    try:
+        bundle = read_bundle(policy, torch.device("cpu"))
+    except UserError:
+        return []
     return changed_hyperparameters(folder.config["hyperparameters"], bundle.about["config"])
 
 
