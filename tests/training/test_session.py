@@ -80,13 +80,13 @@ def test_only_a_better_evaluation_is_kept() -> None:
         False,
         True,
     ]
-    assert stage.saved == [("best", 20), ("best", 40), ("best", 100), ("step", 100), ("final", 100)]
+    assert stage.saved == [("best", 20), ("best", 40), ("best", 100), ("final", 100)]
 
 
 def test_the_best_of_earlier_calls_has_to_be_beaten() -> None:
     stage = Stage([1.0, 3.0])
     assert stage.session(Extras(stage.evaluate, stage.save, Every(20))).run(40, 40, 4.0) == 4.0
-    assert stage.saved == [("step", 40), ("final", 40)]
+    assert stage.saved == [("final", 40)]
 
 
 def test_the_end_is_evaluated_unless_it_just_was() -> None:

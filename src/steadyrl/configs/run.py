@@ -43,7 +43,7 @@ class RunSettings:
     eval_episodes: int = 10
     """Episodes of an evaluation."""
     checkpoint_freq: int | None = None
-    """Environment steps between two checkpoints; None is a tenth of the run, 0 is never."""
+    """Environment steps between two checkpoints; None is a tenth of the run, 0 is only where a signal ends it."""
     checkpoint_minutes: float | None = None
     """Minutes of wall clock between two checkpoints, besides those of checkpoint_freq; None is never."""
     keep_last: int | None = None

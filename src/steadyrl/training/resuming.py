@@ -24,7 +24,7 @@ from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.provenance import provenance
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import ARRAYS, LOGS, STATE
-from steadyrl.training.session import require_session
+from steadyrl.training.session_form import require_session
 from steadyrl.training.sources import changed_code
 from steadyrl.training.state import restore_training
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -98,6 +98,7 @@ class Session:
         self._evaluated_at: tuple[int, int] | None = None
         self._evaluation: Evaluation | None = None
         self._said_long = False
+        self._saved_at: tuple[int, int] | None = None  # the last of the checkpoints of kind step
         self._owed = False  # an evaluation was cut off by a stop: whoever goes on makes it first
 
     @property
@@ -160,7 +161,8 @@ class Session:
         if not self._stop.reason:
             self._evaluate()
         if extras.save is not None:
-            if not self._stop.reason or self._owed:
+            last = not self._stop.reason and extras.save_every.steps > 0 and self._saved_at != self._now()
+            if last or self._owed:
                 self._save("step")
             self._save("final")
         return self._best
@@ -289,6 +291,8 @@ class Session:
         self._loop.guard.read()
         with self._loop.phases("other"):
             path = self._extras.save(kind)
+        if kind == "step":
+            self._saved_at = self._now()
         self._events.emit(CheckpointSaved(self._loop.counters.timesteps, path, kind))
 
     def _progress(self, total: int, *, now: bool = False) -> None:
@@ -297,36 +301,6 @@ class Session:
             self._next_progress = elapsed + PROGRESS_S
             step = self._loop.counters.timesteps
             self._events.emit(Progress(step, total, self._start_step, elapsed, dict(self._loop.phases.seconds)))
-
-
-def require_session(state: Mapping[str, Any]) -> None:
-    """Raises ValueError for what is not of the form of `Session.state_dict`."""
-    for name, kinds in _FORM.items():
-        if not isinstance(state.get(name, _FORM), kinds):
-            raise ValueError(f"'session/{name}' is missing or of another type")
-    if state.keys() != _FORM.keys():
-        raise ValueError("'session' has unknown parts")
-    if any(not isinstance(row, dict) or {*map(type, row.values())} - {float} for row in state["since_row"]):
-        raise ValueError("'session/since_row' does not hold rows of numbers")
-    found = state["evaluation"]
-    if (found is None) != (state["evaluated_at"] is None) or (
-        found is not None and [*map(type, state["evaluated_at"])] != [int, int]
-    ):
-        raise ValueError("'session/evaluated_at' is no step and number of updates")
-    if found is not None and found.keys() != {"returns", "lengths"}:
-        raise ValueError("'session/evaluation' has not the parts returns and lengths")
-
-
-_FORM: dict[str, tuple[type, ...]] = {
-    "since_row": (list,),
-    "elapsed": (float,),
-    "start_step": (int,),
-    "best": (float, type(None)),
-    "evaluated_at": (list, type(None)),
-    "evaluation": (dict, type(None)),
-    "said_long": (bool,),
-    "owed": (bool,),
-}
 
 
 def mean_of(rows: list[dict[str, Tensor | float]]) -> dict[str, float]:
