@@ -35,10 +35,11 @@ class Work:
     def __init__(self, folder: Path) -> None:
         chunks.CHUNK_BYTES = CHUNK
         self.run = folder / "run"
-        self.agent: Agent = srl.DQN("CartPole-v1", seed=1, checkpoint_freq=0, **OFF)
+        self.agent: Agent = srl.DQN("CartPole-v1", seed=1, checkpoint_freq=1000, **OFF)
         self.agent.learn(80, schedule_steps=1000, run_dir=self.run)
         for name in ("final", "best"):
             shutil.rmtree(self.run / "checkpoints" / name, ignore_errors=True)
+        RunFolder(self.run).add(target=1000)  # there is more to come
         self.agent.learn(40, schedule_steps=1000)
 
     def copy(self, target: Path) -> Path:
