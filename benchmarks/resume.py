@@ -48,13 +48,20 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100, help="of each algorithm")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--algos", nargs="*", default=list(SMALL))
+    parser.add_argument("--add", action="store_true", help="to what the output file holds")
     parser.add_argument("--output", type=Path, default=RESULTS / "resume.json")
     options = parser.parse_args()
     draw, start = random.Random(options.seed), time.monotonic()
     counts = dict.fromkeys(SMALL, 0)
     verdicts: list[dict[str, Any]] = []
-    for case in itertools.cycle(cases()):
-        if time.monotonic() - start > 60 * options.minutes or min(counts.values()) >= options.kills:
+    if options.add:
+        before = json.loads(options.output.read_text(encoding="utf-8"))
+        counts, verdicts = before["kills"], before["cases"]
+    for case in itertools.cycle(case for case in cases() if case.algo in options.algos):
+        if time.monotonic() - start > 60 * options.minutes:
+            break
+        if min(counts[algo] for algo in options.algos) >= options.kills:
             break
         if counts[case.algo] >= options.kills:
             continue
