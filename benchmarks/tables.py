@@ -211,11 +211,40 @@ def snapshots() -> str:
     return table(head, rows) + "\n" + note
 
 
+def resume() -> str:
+    """Random kills and what came of them, from `resume.json`."""
+    path = RESULTS / "resume.json"
+    if not path.exists():
+        return PENDING + "\n"
+    document = json.loads(path.read_text())
+    rows = []
+    for algo, kills in document["kills"].items():
+        cases = [case for case in document["cases"] if case["case"].startswith(f"{algo}, ")]
+        kinds = len({case["case"] for case in cases})
+        identical = sum(not case["problem"] for case in cases)
+        away = sum(step > resumed for case in cases for step, resumed in case["kills"])
+        rows.append([algo, str(kills), str(away), str(kinds), f"{identical} of {len(cases)}"])
+    head = (
+        "algorithm",
+        "kill -9",
+        "away from a checkpoint",
+        "kinds of training",
+        "runs identical to the one left alone",
+    )
+    packages = document["machine"]["packages"]
+    note = (
+        "Environments CartPole-v1, Pendulum-v1, HalfCheetah-v5, LunarLander-v3 (whose episode is run again), "
+        f"normalised or not, sync and async; torch {packages['torch']}, Gymnasium {packages['gymnasium']}.\n"
+    )
+    return table(head, rows) + "\n" + note
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "learning": learning,
     "speed": speed,
     "time-to": time_to,
     "updates": updates,
+    "resume": resume,
     "snapshots": snapshots,
     "faults": faults,
     "compiled": compiled,

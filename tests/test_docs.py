@@ -26,7 +26,7 @@ from steadyrl.cli.reproduce_command import ReproduceOptions
 from steadyrl.cli.resume_command import ResumeOptions
 from steadyrl.cli.train_command import ALIASES, EXIT_STATUS, TrainOptions
 from steadyrl.cli.train_command import parse as parse_train
-from steadyrl.cli.verify_resume_command import VerifyOptions, _apart
+from steadyrl.cli.verify_resume_command import VerifyOptions, apart
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
@@ -43,7 +43,6 @@ OPTIONS = {
     "bench": BenchOptions,
     "resume": ResumeOptions,
     "reproduce": ReproduceOptions,
-    "verify-resume": VerifyOptions,
 }
 FOREIGN_FLAGS = {"help", "version", "logdir", "cores"}  # argparse's, TensorBoard's and those of benchmarks
 TAG = re.compile(r"\b(?:rollout|time|train|eval)/[a-z_]+\b")
@@ -95,10 +94,12 @@ def _check_command(words: list[str], where: str) -> None:
         assert algo in CONFIGS
         settings = {field for field in RunSettings.__dataclass_fields__ if field in given}
         assert RunSettings(env=env, **{name: given[name] for name in settings}).env == env
+    elif command == "verify-resume":
+        own, training = apart(rest)
+        parse_train(training)
+        flags = flags_of(VerifyOptions, "")
+        VerifyOptions(**values(take_apart(own, flags, {}), flags))
     else:
-        if command == "verify-resume":
-            rest, training = _apart(rest, {f"--{flag.name}" for flag in flags_of(VerifyOptions, "")})
-            parse_train(training)
         flags = flags_of(OPTIONS[command], "")
         words_apart = take_apart(rest, flags, {})
         OPTIONS[command](**values(words_apart, flags))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -440,6 +441,20 @@ def test_save_restore_save_is_the_same_state() -> None:
     copy = Canonical(Rich())
     restore(copy, stored(first))
     assert save(copy) == first or save(copy).checksum == first.checksum
+
+
+@pytest.mark.parametrize("make", [Rich, lambda: HalfCheetahEnv()], ids=["Rich", "HalfCheetah"])
+def test_a_state_keeps_its_checksum_between_processes(make: Callable[[], Any]) -> None:
+    """Pickling forgets that an array is read-only."""
+    env = started(make)
+    table = np.arange(3.0)
+    table.flags.writeable = False
+    vars(env.env.unwrapped)["table_of_mine"] = table
+    value = pickle.loads(pickle.dumps(save(env).value()))
+    copy = Canonical(make())
+    restore(copy, State.of(value))
+    assert not vars(copy.env.unwrapped)["table_of_mine"].flags.writeable
+    assert save(copy).checksum == value["checksum"]
 
 
 def test_a_block_is_saved_and_restored_in_order() -> None:

@@ -11,9 +11,9 @@ import pytest
 import steadyrl as srl
 from steadyrl.envs.choice import Choice
 from steadyrl.training import backend
-from steadyrl.training.resuming import setup_of
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import prepare_training
+from steadyrl.training.taking_up import setup_of
 
 SMALL: dict[str, Any] = {"n_steps": 16, "num_envs": 4, "batch_size": 32, "n_epochs": 2, "preset": "none", "seed": 3}
 

@@ -63,6 +63,14 @@ class Guard:
         """An update begins, after this many environment steps and updates."""
         self._begun, self._number = (step, updates), 0
 
+    def state_dict(self) -> dict[str, int]:
+        """What the counts go on from; on a GPU after `read`."""
+        return {"count": self.count, "in_a_row": self._in_a_row}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.count, self._in_a_row = state["count"], state["in_a_row"]
+
     def minibatch(self, batch: Any, index: Any = None) -> Guard:
         """The block in which a minibatch is looked at and applied.
 

@@ -25,6 +25,9 @@ _BASH = """_steadyrl() {{
   local words
   if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"
   elif [ "${{COMP_WORDS[1]}}" = bench ]; then words="{envs} {bench}"
+  elif [ "${{COMP_WORDS[1]}}" = resume ]; then words="latest {resume}"; COMPREPLY=($(compgen -f -- "$2"))
+  elif [ "${{COMP_WORDS[1]}}" = reproduce ]; then words="latest {reproduce}"; COMPREPLY=($(compgen -f -- "$2"))
+  elif [ "${{COMP_WORDS[1]}}" = verify-resume ]; then words="{algos} {envs} {verify} {flags}"
   elif [ "${{COMP_WORDS[1]}}" != train ]; then words="{common}"; COMPREPLY=($(compgen -f -- "$2"))
   elif [[ "$2" == -* ]]; then words="{flags}"
   elif [ "$COMP_CWORD" -eq 2 ]; then words="{algos}"
@@ -36,7 +39,10 @@ complete -o default -F _steadyrl steadyrl"""
 _FISH = """complete -c steadyrl -n __fish_use_subcommand -xa "{commands}"
 complete -c steadyrl -n "__fish_seen_subcommand_from train" -xa "{algos} {envs} {flags}"
 complete -c steadyrl -n "__fish_seen_subcommand_from bench" -xa "{envs} {bench}"
-complete -c steadyrl -n "not __fish_seen_subcommand_from train bench" -a "{common}\""""
+complete -c steadyrl -n "__fish_seen_subcommand_from resume" -a "latest {resume}"
+complete -c steadyrl -n "__fish_seen_subcommand_from reproduce" -a "latest {reproduce}"
+complete -c steadyrl -n "__fish_seen_subcommand_from verify-resume" -xa "{algos} {envs} {verify} {flags}"
+complete -c steadyrl -n "not __fish_seen_subcommand_from train bench resume reproduce verify-resume" -a "{common}\""""
 
 
 def run(args: list[str], session: Session) -> int:
@@ -58,7 +64,10 @@ def script(shell: str) -> str:
     """The script for `bash`, `zsh` or `fish`."""
     from steadyrl.cli.bench_command import BenchOptions
     from steadyrl.cli.main import COMMANDS
+    from steadyrl.cli.reproduce_command import ReproduceOptions
+    from steadyrl.cli.resume_command import ResumeOptions
     from steadyrl.cli.train_command import TrainOptions
+    from steadyrl.cli.verify_resume_command import VerifyOptions
 
     shared = flags_of(TrainOptions, "") + flags_of(RunSettings, "")
     hyper = [flag for config in CONFIGS.values() for flag in flags_of(config, "")]
@@ -68,6 +77,9 @@ def script(shell: str) -> str:
         envs=" ".join(sorted({name for algo in CONFIGS for name in presets(algo)})),
         flags=" ".join(_spellings([*shared, *hyper])),
         bench=" ".join(_spellings(flags_of(BenchOptions, ""))),
+        resume=" ".join(_spellings(flags_of(ResumeOptions, ""))),
+        reproduce=" ".join(_spellings(flags_of(ReproduceOptions, ""))),
+        verify=" ".join(_spellings(flags_of(VerifyOptions, ""))),
         common="latest --json --help",
     )
     return f"autoload -U +X bashcompinit && bashcompinit\n{text}" if shell == "zsh" else text

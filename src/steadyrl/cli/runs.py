@@ -62,6 +62,27 @@ def find_run(word: str | None, command: str, usable: Callable[[Path], bool] = la
     )
 
 
+def runs_below(word: str | None, command: str) -> list[Path]:
+    """Every run below a folder, the oldest first.
+
+    Raises:
+        UserError: There is no such folder, or no run in it.
+    """
+    if word is None:
+        raise UserError(
+            f"`steadyrl {command}` needs a folder of runs.",
+            remedy=f"For example: steadyrl {command} runs.",
+            code="usage",
+        )
+    path = Path("runs") if word == "latest" and not Path(word).exists() else Path(os.path.expanduser(word))
+    if not path.is_dir():
+        raise _no_folder(path, command)
+    runs = [path] if (path / _MARKS[0]).is_file() else _newest_first(path)[::-1]
+    if not runs:
+        raise UserError(f"No run lies below {path}.", remedy=_suggestion(command), code="not-a-run")
+    return runs
+
+
 def _counted(runs: int) -> str:
     return "a newer run" if runs == 1 else f"{runs} newer runs"
 

@@ -160,11 +160,19 @@ def _not_written(error: Exception) -> RunFailedError:
 def _stopped(error: Signalled, session: Session) -> int:
     what = "Interrupted." if error.name == "SIGINT" else f"Ended by {error.name}."
     where = _where(session).strip()
+    if where and session.run_dir is not None and _can_go_on(session.run_dir):
+        where += f" Go on with: steadyrl resume {session.run_dir}"
     if session.json:
         _report(SteadyRLError(what, remedy=where, code=error.status), session, 0)
     else:
         tell(f"\n{what} {where}".rstrip(), sys.stderr)
     return error.exit_status
+
+
+def _can_go_on(run: Path) -> bool:
+    from steadyrl.training.run_folder import RunFolder  # imports NumPy
+
+    return RunFolder(run).can_go_on
 
 
 def _report(error: SteadyRLError, session: Session, status: int) -> int:

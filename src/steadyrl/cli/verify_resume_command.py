@@ -45,7 +45,7 @@ def run(args: list[str], session: Session) -> int:
         )
         print(parser.format_help().rstrip())
         return 0
-    own, training = _apart(args, {f"--{flag.name}" for flag in flags} | {"--no-json"})
+    own, training = apart(args)
     parser = build("steadyrl verify-resume", usage="", description="", example="", positionals={}, flags=flags)
     words = take_apart(own, flags, {})
     check(parser, words)
@@ -68,8 +68,9 @@ def run(args: list[str], session: Session) -> int:
     return 1
 
 
-def _apart(args: list[str], own: set[str]) -> tuple[list[str], list[str]]:
+def apart(args: list[str]) -> tuple[list[str], list[str]]:
     """This command's own words, and those that go to `steadyrl train`."""
+    own = {f"--{flag.name}" for flag in flags_of(VerifyOptions, "flags")} | {"--no-json"}
     mine: list[str] = []
     theirs: list[str] = []
     rest = iter(args)

@@ -153,6 +153,7 @@ class Rollout:
         room["actions"][t] = actions.numpy()
         room["log_probs"][t] = log_probs.numpy()
         room["values"][t] = values.numpy()
+        room["final_values"][t] = 0.0  # until `set_final_values`: no trace of an earlier rollout stays
         room["rewards"][t] = rewards
         room["terminated"][t] = terminated
         room["truncated"][t] = truncated
@@ -219,10 +220,20 @@ class Rollout:
         return {name: tensor[: self.length].clone() for name, tensor in self._tensors().items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from what `state_dict` gave."""
-        self.length = state["rewards"].shape[0]
-        for name, tensor in self._tensors().items():
-            tensor[: self.length] = state[name]
+        """Go on from what `state_dict` gave.
+
+        Raises:
+            ValueError: it is of another size, or of other spaces; nothing is changed.
+        """
+        own, length = self._tensors(), len(state["rewards"])
+        if state.keys() != own.keys() or length > self.n_steps:
+            raise ValueError(f"the rollout has {length} steps of {self.n_steps}, or other arrays than this one")
+        for name, tensor in own.items():
+            if (state[name].dtype, state[name].shape) != (tensor.dtype, (length, *tensor.shape[1:])):
+                raise ValueError(f"the rollout's '{name}' is {state[name].dtype} of shape {tuple(state[name].shape)}")
+        self.length = length
+        for name, tensor in own.items():
+            tensor[:length] = state[name]
 
     def _tensors(self) -> dict[str, Tensor]:
         names = ("actions", "log_probs", "values", "final_values", "rewards", "terminated", "truncated", "valid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +16,12 @@ import numpy.typing as npt
 
 from steadyrl.data.arrays import State
 from steadyrl.data.replay import Replay
-from steadyrl.training.checkpoint import DamagedError
-from steadyrl.training.durable import Part, commit_file, make_folder, sync_folder
+from steadyrl.errors import NonFiniteError
+from steadyrl.training.checkpoint import DamagedError, require_file, unreadable
+from steadyrl.training.durable import Part, commit_file, make_folder, sweep, sync_folder
 
 CHUNK_BYTES = 4 << 20
+CHUNK_BYTES_MOST = 1 << 30  # a chunk holds at least one row, however large
 MOST_COPIED = 512 << 20  # of a replay at a time; beyond it the training waits for the disk
 FOLDER = "chunks"
 _NAME = re.compile("[0-9a-f]{64}")
@@ -32,11 +34,14 @@ class ChunkStore:
 
     Args:
         folder: Made when the first chunk is.
+        go_on: Called between blocks of what is written; raises to stop.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, go_on: Callable[[], None] = lambda: None) -> None:
         self.folder = folder
-        self._known: set[str] = set()  # written or verified by this process
+        self._go_on = go_on
+        self._known: dict[str, int] = {}  # sizes of those written or verified by this process
+        self._fresh: set[str] = set()  # written, and not yet read back
 
     def put(self, data: Part) -> str:
         """The hash of a chunk that is on the disk afterwards. Raises OSError."""
@@ -46,15 +51,15 @@ class ChunkStore:
         path = self.folder / name
         if not self._is_there(path, name):
             make_folder(self.folder)
-            path.unlink(missing_ok=True)  # damaged: the name says what belongs there
-            commit_file(path, [data])
-        self._known.add(name)
+            commit_file(path, [data], self._go_on)  # in place of one that is damaged: the name says what belongs there
+            self._fresh.add(name)
+        self._known[name] = len(data)
         return name
 
     @staticmethod
     def _is_there(path: Path, name: str) -> bool:
         try:
-            return hashlib.sha256(path.read_bytes()).hexdigest() == name
+            return not path.is_symlink() and hashlib.sha256(path.read_bytes()).hexdigest() == name
         except OSError:
             return False
 
@@ -65,12 +70,12 @@ class ChunkStore:
             DamagedError: it is missing, or is not what its name says.
         """
         path = self.folder / name
+        if require_file(path, size) != size:
+            raise DamagedError(f"{path} does not have the size of its chunk")
         try:
-            if path.is_symlink() or path.stat().st_size != size:
-                raise DamagedError(f"{path} does not have the size of its chunk")
             data = path.read_bytes()
         except OSError as error:
-            raise DamagedError(f"{path} cannot be read ({error.strerror or error})") from error
+            raise unreadable(path, error) from error
         if hashlib.sha256(data).hexdigest() != name:
             raise DamagedError(f"{path} is not what its name says")
         return data
@@ -79,17 +84,35 @@ class ChunkStore:
         """Raises DamagedError for a chunk that is missing or is not what its name says."""
         for name in sorted(names):
             path = self.folder / name
-            if not _NAME.fullmatch(name) or path.is_symlink() or not self._is_there(path, name):
-                raise DamagedError(f"the chunk {path} is missing or damaged")
+            self.get(name, require_file(path, CHUNK_BYTES_MOST))
+
+    def read_back(self, names: set[str]) -> bool:
+        """Whether these chunks, put by this process, are on the disk: fresh ones are read, of others the size is asked.
+
+        Every byte of a replay at each checkpoint would cost more than all the rest.
+        """
+        try:
+            for name in names:
+                size = self._known[name]
+                if name in self._fresh:
+                    self.get(name, size)
+                elif require_file(self.folder / name, size) != size:
+                    return False
+        except (DamagedError, KeyError):
+            return False
+        self._fresh -= names
+        return True
 
     def prune(self, named: set[str]) -> None:
         """Remove the chunks that no index names; other files are left alone. Raises OSError."""
         if not self.folder.is_dir():
             return
+        sweep(self.folder)
         for path in list(self.folder.iterdir()):
             if _NAME.fullmatch(path.name) and path.name not in named:
                 path.unlink(missing_ok=True)
-                self._known.discard(path.name)
+                self._known.pop(path.name, None)
+                self._fresh.discard(path.name)
         sync_folder(self.folder)
 
 
@@ -117,7 +140,12 @@ class ReplayCapture:
         self._hashes: dict[tuple[str, int, int], str] = {}  # array, chunk, rows in it
 
     def take(self, store: ChunkStore) -> dict[str, Layout]:
-        """The rings as they are now; what may have changed is copied, to be written later. Raises OSError."""
+        """The rings as they are now; what may have changed is copied, to be written later.
+
+        Raises:
+            OSError: so much changed that it was written at once, and could not be.
+            NonFiniteError: a transition that counts holds a number that is not finite.
+        """
         replay, layouts, copied = self._replay, {}, 0
         for name, array in replay.rings.items():
             row_bytes = max(array[:1].nbytes, 1)
@@ -129,12 +157,28 @@ class ReplayCapture:
                 if known is not None and self._same(name, start, rows):
                     layout.chunks.append(known)
                     continue
+                self._hashes.pop((name, start // chunk_rows, rows), None)  # if writing fails, the old one must not stay
+                self._require_finite(name, array, start, rows)
                 data = array[start : start + rows].tobytes()
                 copied += len(data)
                 layout.chunks.append(data if copied <= MOST_COPIED else store.put(data))
             layouts[name] = layout
         self._written = replay.written
         return layouts
+
+    def _require_finite(self, name: str, array: npt.NDArray[Any], start: int, rows: int) -> None:
+        if array.dtype.kind != "f":
+            return
+        part = array[start : start + rows]
+        if np.isfinite(part).all():
+            return
+        counts = self._replay.rings["valid"][start : start + rows]
+        if part.shape[:2] != counts.shape or not np.isfinite(part[counts]).all():
+            raise NonFiniteError(
+                f"The checkpoint's replay '{name}' would hold numbers that are not finite, so it is not written.",
+                remedy="Go on from the one before it, and look at what the environment gave.",
+                code="non-finite",
+            )
 
     def _same(self, name: str, start: int, rows: int) -> bool:
         """Whether these rows of the array were not written since the last time."""
@@ -165,15 +209,23 @@ class ReplayCapture:
 
 
 def named_chunks(index: Mapping[str, Any]) -> set[str]:
-    """The chunks that a checkpoint needs."""
+    """The chunks that a checkpoint needs.
+
+    Raises:
+        DamagedError: its index does not describe its replay.
+    """
     found: set[str] = set()
-    for layout in (index["about"].get("replay") or {}).values():
-        found.update(layout["chunks"])
+    described = index["about"].get("replay") or {}
+    for layout in described.values() if type(described) is dict else [None]:
+        names = layout.get("chunks") if type(layout) is dict else None
+        if type(names) is not list or not all(type(name) is str and _NAME.fullmatch(name) for name in names):
+            raise DamagedError("its index does not describe its replay")
+        found.update(names)
     return found
 
 
 def read_rings(described: Mapping[str, Any], store: ChunkStore, replay: Replay) -> State:
-    """The rings of a checkpoint, for `Replay.load_state_dict`.
+    """The rings of a checkpoint, for `Replay.load_state_dict`, read into the replay's own memory.
 
     Raises:
         DamagedError: a chunk is missing or damaged, or they are no rings of this replay.
@@ -183,7 +235,8 @@ def read_rings(described: Mapping[str, Any], store: ChunkStore, replay: Replay) 
         raise DamagedError("its index does not describe the replay of this configuration")
     for name, own in replay.rings.items():
         with suppress(KeyError, TypeError):
-            rings[name] = _read(described[name], store, own, replay.rows)
+            ring = _read(described[name], store, own, replay.rows)
+            rings[name] = ring.copy() if name == "valid" else ring  # which `load_state_dict` clears before it copies
         if name not in rings:
             raise DamagedError(f"its index does not describe the replay's '{name}' rightly")
     return rings
@@ -196,7 +249,7 @@ def _read(facts: Mapping[str, Any], store: ChunkStore, own: npt.NDArray[Any], mo
     fits &= type(rows) is int and type(chunk_rows) is int and 0 <= rows <= most and chunk_rows > 0
     if not fits or len(names) != math.ceil(rows / chunk_rows) or not all(map(_NAME.fullmatch, names)):
         raise KeyError
-    array = np.empty((rows, *own.shape[1:]), dtype=own.dtype)
+    array = own[:rows]
     for i, name in enumerate(names):
         part = array[i * chunk_rows : (i + 1) * chunk_rows]
         part[:] = np.frombuffer(store.get(name, part.nbytes), dtype=own.dtype).reshape(part.shape)

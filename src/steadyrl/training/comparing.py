@@ -12,7 +12,7 @@ import numpy as np
 from steadyrl.training.checkpoint import DamagedError, read_index, steps_in
 from steadyrl.training.jsonlines import read_jsonl
 from steadyrl.training.resuming import read_state
-from steadyrl.training.saving import LOGS, STATE
+from steadyrl.training.saving import CLOCKS, LOGS, STATE
 
 _CLOCKS = ("time/", "system/")  # tags that no two runs share
 _CLOCK_KEYS = {"time_s"}
@@ -100,6 +100,8 @@ def _in_checkpoints(first: Path, second: Path) -> Difference | None:
         for part in [*a, *(part for part in b if part not in a)]:
             if a.get(part) != b.get(part):
                 found = _part(ours[step], part), _part(theirs[step], part)
+                if part == "session" and any(isinstance(side, dict) and side.get("owed") for side in found):
+                    continue  # taken as an evaluation was cut off, whose result the other one has: its row is compared
                 leaf = next(_leaves_apart(*found, part), None)
                 if leaf is not None:
                     return Difference(step, where, *leaf)
@@ -119,8 +121,8 @@ def _leaves_apart(a: Any, b: Any, place: str) -> Iterator[tuple[str, str, str]]:
         if _SPACE in a and _SPACE in b:
             return  # its generator is only for sampling from it, and starts anywhere unless somebody seeds it
         for name in [*a, *(name for name in b if name not in a)]:
-            if name == "checksum":
-                continue  # of what is compared itself
+            if name == "checksum" or (place == "session" and name in CLOCKS):
+                continue  # of what is compared itself, or a time
             yield from _leaves_apart(a.get(name), b.get(name), f"{place}/{name}")
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for i, (x, y) in enumerate(zip(a, b, strict=True)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -132,6 +133,28 @@ def start_compiling(
     if choice.used:
         policy.compiler.start(full_minibatch(config), strict=asked == "on")
     return replace(choice, since=since)
+
+
+def take_up(record: Mapping[str, Any] | None, config: Config, policy: Policy) -> Choice | None:
+    """The choice that a run's manifest records, for a training that goes on; None where it records none.
+
+    Raises:
+        UserError: losses were compiled, and what that needs was not found: the numbers would be others.
+    """
+    if not isinstance(record, Mapping) or type(record.get("used")) is not bool:
+        return None
+    policy.compiler = Compiler()
+    if not record["used"]:
+        return Choice(False, "off")
+    if missing := missing_program(policy.device.type):
+        raise UserError(
+            f"The run's losses were compiled by torch.compile, which needs {missing}, which was not found.",
+            remedy="Install it. Without it the numbers would be others than those of the run.",
+            code="no-compile",
+        )
+    policy.compiler.start(full_minibatch(config), strict=False)
+    since = record.get("from_step")
+    return Choice(True, "asked", since=since if type(since) is int else 0)
 
 
 def full_minibatch(config: Config) -> int:

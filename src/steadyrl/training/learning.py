@@ -28,6 +28,7 @@ from steadyrl.training.events import EvaluationEnded, Event, EventStream, Listen
 from steadyrl.training.failing import FailureFiles
 from steadyrl.training.failures import Failures
 from steadyrl.training.generators import global_generators_kept
+from steadyrl.training.inventory import inventory
 from steadyrl.training.logging import RunWriter
 from steadyrl.training.resuming import Checkpoint
 from steadyrl.training.run_folder import RunFolder
@@ -35,6 +36,7 @@ from steadyrl.training.saving import Saver, keep_newest
 from steadyrl.training.session import Every, Extras, Session
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
+from steadyrl.training.sources import write_sources
 from steadyrl.training.video import record_episode, require_av
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class Learning:
         listeners: Called with each event; one that returns False ends the call.
         say: Tells the user something once.
         eval_env: Where to evaluate; None makes environments like the training's.
+        resuming: The call goes on with a run that was stopped, of which no step may be left.
 
     Raises:
         UserError: a number is out of range, or `eval_env` cannot be made.
@@ -83,6 +86,8 @@ class Learning:
         listeners: Sequence[Listener],
         say: Callable[[Notice], None],
         eval_env: EnvLike | None = None,
+        *,
+        resuming: bool = False,
     ) -> None:
         self._agent = agent
         agent.settle(say)
@@ -94,7 +99,8 @@ class Learning:
         for listener in listeners_of(listeners):
             self.events.add(self._stoppable(listener))
         done = self._loop.counters.timesteps
-        self.target = done + count("total_timesteps", total_timesteps, "environment steps")
+        over = resuming and total_timesteps == 0  # it was stopped in its last evaluation
+        self.target = done + (0 if over else count("total_timesteps", total_timesteps, "environment steps"))
         self.total = self.target
         if schedule_steps is not None:
             self.total = count("schedule_steps", schedule_steps, "environment steps")
@@ -105,6 +111,7 @@ class Learning:
                 code="bad-value",
             )
         self._running_in: object = self._setup.source  # whose failure an error tells of
+        self._saver: Saver | None = None
         self._own_eval_env = eval_env is not None
         self._eval_source = None if self._setup.settings.eval_freq == 0 else eval_source(agent, eval_env)
         stretched = schedule_steps is None and done > 0 and _has_schedule(agent.config)
@@ -154,6 +161,8 @@ class Learning:
                 with signals_stop(self._stop):
                     agent.best_mean = session.run(self.target, self.total, best)
             except BaseException as error:
+                if self._saver is not None:
+                    self._saver.leave(type(error), error)  # before anything else is written at this step
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
                 if isinstance(error, NonFiniteError):
                     failures.stopped(error)
@@ -213,7 +222,10 @@ class Learning:
             text = f"A resumed run would start its episodes anew: the state of {settings.env} cannot be saved"
             self._say(Notice("inexact-resume", f"{text} ({ability.reason})."))
         saver = Saver(agent, folder.path, keep_last=settings.keep_last)
-        stack.callback(saver.wait)
+        stack.push(saver.leave)
+        self._saver = saver
+        folder.add(checkpoints=inventory(agent, ability), device=str(agent.policy.device), target=self.target)
+        write_sources(folder.path, folder.config["settings"]["env"], folder.manifest["working_directory"])
 
         def save(kind: str) -> Path:
             if kind == "step" and settings.save_state:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,10 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+
+# How file systems say that they lock no folders (NFS: only what is open for writing); there nobody is kept out.
+_CANNOT = {errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
 
 
 @contextmanager
@@ -39,6 +44,9 @@ def writing(run: Path, shown: Path) -> Iterator[None]:
                 remedy="Let it end, or stop it first.",
                 code="run-in-use",
             ) from error
+        except OSError as error:
+            if error.errno not in _CANNOT:
+                raise
         yield
     finally:
         os.close(folder)

@@ -62,6 +62,10 @@ class Loop(Protocol):
         """Whether a row of metrics is due, now that the step count has gone on from `before`."""
         ...
 
+    def begin(self) -> None:
+        """Reset the environments, unless they were reset before."""
+        ...
+
     def start_anew(self, env_seeds: list[int]) -> None:
         """Reset environments whose state is not known any more, [N] seeds; their unfinished episodes are dropped."""
         ...

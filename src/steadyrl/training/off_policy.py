@@ -127,6 +127,10 @@ class OffPolicyLoop:
             self.counters.updates += steps
         return metrics
 
+    def begin(self) -> None:
+        """Reset the environments, unless they were reset before: what is saved always has observations to act on."""
+        self._stepper.begin()
+
     def start_anew(self, env_seeds: list[int]) -> None:
         """Reset environments whose state is not known any more, [N] seeds; their unfinished episodes are dropped."""
         self._stepper.start_anew(env_seeds)
@@ -138,6 +142,7 @@ class OffPolicyLoop:
         """Everything needed to go on exactly but the policy, the environments and the replay."""
         return {
             "stepper": self._stepper.state_dict(),
+            "guard": self.guard.state_dict(),
             "algorithm": self.algorithm.state_dict(),
             "sampling": self._sampling.state_dict(),
             "due": self._due,
@@ -149,6 +154,7 @@ class OffPolicyLoop:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
         self._stepper.load_state_dict(state["stepper"])
+        self.guard.load_state_dict(state["guard"])
         self.algorithm.load_state_dict(state["algorithm"])
         self._sampling.load_state_dict(state["sampling"])
         self._due, self._progress = state["due"], state["progress"]

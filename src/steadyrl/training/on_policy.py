@@ -122,6 +122,10 @@ class OnPolicyLoop:
                 self.policy.value_scale = float(self.rewards.std)
         return metrics
 
+    def begin(self) -> None:
+        """Reset the environments, unless they were reset before: what is saved always has observations to act on."""
+        self._stepper.begin()
+
     def start_anew(self, env_seeds: list[int]) -> None:
         """Reset environments whose state is not known any more, [N] seeds; their unfinished episodes are dropped."""
         self._stepper.start_anew(env_seeds)
@@ -134,6 +138,7 @@ class OnPolicyLoop:
         """Everything needed to go on exactly but the policy and the environments."""
         return {
             "stepper": self._stepper.state_dict(),
+            "guard": self.guard.state_dict(),
             "algorithm": self.algorithm.state_dict(),
             "rollout": self.rollout.state_dict(),
             "rollout_start": self._rollout_start,
@@ -143,6 +148,7 @@ class OnPolicyLoop:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
         self._stepper.load_state_dict(state["stepper"])
+        self.guard.load_state_dict(state["guard"])
         self.algorithm.load_state_dict(state["algorithm"])
         self.rollout.load_state_dict(state["rollout"])
         self._rollout_start = state["rollout_start"]

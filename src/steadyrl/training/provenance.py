@@ -7,9 +7,12 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from steadyrl import kernels
 
@@ -27,6 +30,18 @@ PACKAGES = (
 )
 
 
+# How many threads and which code paths numerical libraries take.
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_CBWR",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_VISIBLE_DEVICES",
+    "PYTHONHASHSEED",
+)
+
+
 def provenance(working_directory: Path) -> dict[str, Any]:
     """Everything known before the run starts, as JSON values; torch is not imported."""
     return {
@@ -36,9 +51,42 @@ def provenance(working_directory: Path) -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "platform": platform.platform(),
+        "installed": _installed(),
+        "blas": _blas(),
         "cpu": {"model": _cpu_model(), "cores": os.cpu_count()},
+        "gpu": _gpu(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "native_kernels": kernels.isa() if kernels.available() else None,
     }
+
+
+def _installed() -> dict[str, str]:
+    """Version of every package that can be imported here, by the names of their folders: reading each takes long."""
+    found: dict[str, str] = {}
+    for place in sys.path:
+        with suppress(OSError):
+            for entry in os.scandir(place or "."):
+                if entry.name.endswith(".dist-info") and entry.name.count("-") >= 2:
+                    name, version = entry.name.removesuffix(".dist-info").split("-")[:2]
+                    found.setdefault(name.lower(), version)
+    return dict(sorted(found.items()))
+
+
+def _blas() -> dict[str, str] | None:
+    """What NumPy multiplies matrices with."""
+    try:
+        facts: Any = np.show_config(mode="dicts")
+        return {name: str(facts["Build Dependencies"]["blas"][name]) for name in ("name", "version")}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _gpu() -> dict[str, str] | None:
+    """The driver of NVIDIA's GPUs, as it says itself; None without one. The GPU in use is written down with torch."""
+    try:
+        return {"driver": Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0].strip()}
+    except (OSError, IndexError):
+        return None
 
 
 def _version(package: str) -> str | None:

@@ -11,10 +11,12 @@ from steadyrl.training.ending import recorded
 from steadyrl.training.events import Notice
 from steadyrl.training.files import working_folder
 from steadyrl.training.plan import Plan, make_folder
-from steadyrl.training.resuming import differences, setup_of
+from steadyrl.training.provenance import provenance
+from steadyrl.training.resuming import differences
 from steadyrl.training.run import Run, execute
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.signals import signals_raise
+from steadyrl.training.taking_up import setup_of
 
 
 def reproduce(run: Path, target: Path, say: Callable[[Notice], None]) -> Run:
@@ -38,7 +40,7 @@ def reproduce(run: Path, target: Path, say: Callable[[Notice], None]) -> Run:
                 code="run-not-ended",
             )
         setup = setup_of(folder)
-        for text in differences(manifest, working_folder()):
+        for text in differences(folder, provenance(working_folder())):
             say(Notice("not-the-same", f"Not as it was: {text}.", "warning"))
         setup = replace(setup, settings=replace(setup.settings, run_dir=target))
         plan = Plan(setup, make_folder(setup, run_dir=target))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
-from steadyrl.envs.choice import Choice
 from steadyrl.envs.snapshots.values import unflatten
-from steadyrl.errors import SteadyRLError, UserError
+from steadyrl.errors import RunFailedError, UserError
 from steadyrl.strict_json import strict_object
-from steadyrl.training.checkpoint import DamagedError, newest_whole, steps_in
+from steadyrl.training.checkpoint import DamagedError, newest_whole, require_file, steps_in, unreadable
 from steadyrl.training.chunks import FOLDER, ChunkStore, named_chunks, read_rings
 from steadyrl.training.durable import set_aside
 from steadyrl.training.events import Notice
@@ -24,7 +24,8 @@ from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.provenance import provenance
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import ARRAYS, LOGS, STATE
-from steadyrl.training.setup import Setup, prepare_training
+from steadyrl.training.session_form import require_session
+from steadyrl.training.sources import changed_code
 from steadyrl.training.state import restore_training
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 _MAX_STATE = 1 << 30
 _MAX_DEPTH = 200  # an environment holds objects that hold objects
-_DAMAGED = (DamagedError, SafetensorError, ValueError, KeyError, TypeError, OSError)
-_COMPARED = ("python", "packages", "cpu", "native_kernels", "platform", "git")
+_ALIKE = ("python", "packages", "installed", "blas", "cpu", "gpu", "native_kernels", "platform", "variables", "git")
+_MOST = 20  # differences that are told
 
 
 @dataclass(frozen=True)
@@ -44,24 +45,6 @@ class Checkpoint:
     step: int
     about: Mapping[str, Any]
     state: dict[str, Any]
-
-
-def setup_of(folder: RunFolder, total_timesteps: int | None = None) -> Setup:
-    """The setup of a run as its `config.json` tells it.
-
-    Raises:
-        UserError: it cannot be made again, as with an environment that was an object or a function of a script.
-    """
-    config = folder.config
-    settings = dict(config["settings"])
-    env = settings.pop("env")
-    for name in ("run_dir", "name"):
-        settings.pop(name, None)
-    total = config["total_timesteps"] if total_timesteps is None else total_timesteps
-    options = settings | config["hyperparameters"]
-    setup = prepare_training(config["algo"], env, options, preset="none", total_timesteps=total)
-    taken = setup.settings.vec, setup.settings.num_workers
-    return replace(setup, choice=Choice.of_json(config.get("backend", {}), *taken))
 
 
 def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
@@ -80,22 +63,60 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
                 continue
             ChunkStore(folder.checkpoints / FOLDER).check(named_chunks(index))
             return Checkpoint(path, index["step"], index["about"], read_state(path))
-        except _DAMAGED as damage:
-            aside = set_aside(path, "damaged")
+        except (DamagedError, OSError) as error:
+            damage = unreadable(path, error) if isinstance(error, OSError) else error
+            if not damage.for_good:
+                raise UserError(
+                    f"The checkpoint {path} cannot be taken up: {damage}.",
+                    remedy="Mend the cause, or move it elsewhere to go on from the one before it.",
+                    code="checkpoint-unreadable",
+                ) from error
+            aside = _aside(path, "damaged")
             text = f"The checkpoint {path} is damaged and was set aside as {aside.name}: {damage}."
             say(Notice("damaged-checkpoint", text, "warning"))
-    what = "only saved policies, which lack what a training goes on from" if policies_only else "no whole checkpoint"
+    if policies_only:
+        raise UserError(
+            f"The run {folder.shown} holds only saved policies, which lack what a training goes on from.",
+            remedy="Train again; or learn on from the policy with steadyrl.load(path, env=...).learn(...).",
+            code="no-such-checkpoint",
+        )
+    manifest = folder.manifest
+    command = " ".join(["steadyrl", *map(shlex.quote, manifest.get("command_line", [])[1:])])
+    again = f": {command}" if command.startswith("steadyrl train ") else ""
     raise UserError(
-        f"The run {folder.shown} holds {what}.",
-        remedy="Train again; or learn on from the policy with steadyrl.load(path, env=...).learn(...).",
+        f"The run {folder.shown} holds no whole checkpoint: it ended before its first one was written.",
+        remedy=f"Start it again from the beginning, into another folder or after removing this one{again}.",
         code="no-such-checkpoint",
     )
 
 
+def _aside(path: Path, why: str) -> Path:
+    try:
+        return set_aside(path, why)
+    except OSError as error:
+        raise UserError(
+            f"{path} has to be set aside, and cannot be renamed: {error.strerror or error}.",
+            remedy="Mend the permissions, or move it elsewhere.",
+            code="cannot-write",
+        ) from error
+
+
 def read_state(path: Path) -> dict[str, Any]:
     """The state in a checkpoint folder that was verified. Raises what damaged files raise."""
-    value = strict_object((path / STATE).read_bytes(), max_bytes=_MAX_STATE, max_depth=_MAX_DEPTH)
-    state: dict[str, Any] = unflatten(value, load_arrays((path / ARRAYS).read_bytes()))
+    require_file(path / STATE, _MAX_STATE)
+    try:
+        value = strict_object((path / STATE).read_bytes(), max_bytes=_MAX_STATE, max_depth=_MAX_DEPTH)
+        arrays = load_arrays((path / ARRAYS).read_bytes())
+    except ValueError as error:
+        raise DamagedError(f"{path / STATE} {error}") from error
+    except SafetensorError as error:
+        raise DamagedError(f"{path / ARRAYS} is refused ({error})") from error
+    try:
+        state: dict[str, Any] = unflatten(value, arrays)
+    except UserError as error:
+        raise DamagedError(f"{path / STATE}: {error.message}") from error
+    if not isinstance(state.get("session"), dict):
+        raise DamagedError(f"{path / STATE} lacks 'session'")
     return state
 
 
@@ -106,16 +127,36 @@ def put_back(agent: Agent, checkpoint: Checkpoint) -> None:
         UserError: it is of another configuration, or a part of the replay is missing.
         RunFailedError: an environment does not come to the state that it was in.
     """
-    loop = agent.loop
+    loop, about = agent.loop, checkpoint.about
     try:
+        for name, own in (("algo", agent.algo), ("env", agent.require_setup().settings.env)):
+            if about[name] != own:
+                raise UserError(
+                    f"The checkpoint {checkpoint.folder} is of the {name} {about[name]!r}, and the run's is {own!r}.",
+                    remedy="It was put here from another run: take it away.",
+                    code="other-run",
+                )
+        require_session(checkpoint.state["session"])
+        if not all(type(about["logs"].get(name, 0)) is int and about["logs"].get(name, 0) >= 0 for name in LOGS):
+            raise ValueError("its index does not tell the lengths of the logs")
+        if checkpoint.state["loop"]["stepper"]["timesteps"] != checkpoint.step:
+            raise ValueError(f"'loop/stepper/timesteps' is not {checkpoint.step}, the step of its index")
         if isinstance(loop, OffPolicyLoop):
             store = ChunkStore(checkpoint.folder.parent / FOLDER)
-            rings = read_rings(checkpoint.about["replay"], store, loop.replay)
+            rings = read_rings(about["replay"], store, loop.replay)
             loop.replay.load_state_dict(rings | checkpoint.state["replay"])
         restore_training(agent, checkpoint.state)
-    except SteadyRLError:
+    except UserError as error:
+        if error.code == "other-run":
+            raise
+        raise UserError(
+            f"The checkpoint {checkpoint.folder} cannot be taken up: {error.message}",
+            remedy=error.remedy,
+            code=error.code,
+        ) from error
+    except RunFailedError:
         raise
-    except _DAMAGED as error:
+    except Exception as error:  # whatever a hostile state makes of the code that takes it
         raise UserError(
             f"The checkpoint {checkpoint.folder} cannot be taken up: {type(error).__name__}: {error}.",
             remedy="Take an older one away from it, or train again.",
@@ -138,17 +179,17 @@ def cut_back(folder: RunFolder, checkpoint: Checkpoint) -> list[str]:
         elif size > length:
             with path.open("r+b") as file:
                 file.truncate(length)
-    for kind in ("best", "final"):
-        for step, saved in steps_in(folder.checkpoints / kind).items():
+    for parent in (folder.checkpoints, folder.checkpoints / "best", folder.checkpoints / "final"):
+        for step, saved in steps_in(parent).items():
             if step > checkpoint.step:
-                set_aside(saved, "superseded")
+                _aside(saved, "superseded")
     return missing
 
 
 def note_lineage(folder: RunFolder, checkpoint: Checkpoint, total: int, here: Path) -> list[str]:
     """Write into the manifest that the run goes on, and return what differs from before, in words."""
     manifest, now = folder.manifest, provenance(here)
-    differs = _differences(manifest, now)
+    differs = differences(folder, now)
     entry = {
         "resumed": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "from_step": checkpoint.step,
@@ -164,19 +205,22 @@ def note_lineage(folder: RunFolder, checkpoint: Checkpoint, total: int, here: Pa
     return differs
 
 
-def differences(manifest: Mapping[str, Any], here: Path) -> list[str]:
-    """What of versions, code and hardware is not as a manifest says, in words."""
-    return _differences(manifest, provenance(here))
+def differences(folder: RunFolder, now: Mapping[str, Any]) -> list[str]:
+    """What of versions, hardware and code is not as a run's record says, in words; what it does not say is left out."""
+    manifest = folder.manifest
+    found = [
+        text for name in _ALIKE if name in manifest for text in _apart(name, manifest[name], now.get(name))
+    ] + changed_code(folder.path, folder.config["settings"]["env"])
+    return found if len(found) <= _MOST else [*found[:_MOST], f"and {len(found) - _MOST} more things differ"]
 
 
-def _differences(manifest: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{name} was {_short(manifest.get(name))} and is {_short(now.get(name))}"
-        for name in _COMPARED
-        if manifest.get(name) != now.get(name)
-    ]
+def _apart(name: str, was: Any, found: Any) -> list[str]:
+    if isinstance(was, dict) and isinstance(found, dict):
+        keys = [*was, *(key for key in found if key not in was)]
+        return [text for key in keys for text in _apart(f"{name} {key}", was.get(key), found.get(key))]
+    return [] if was == found else [f"{name} was {_short(was)} and is {_short(found)}"]
 
 
 def _short(value: Any) -> str:
-    text = str(value)
+    text = "absent" if value is None else str(value)
     return text if len(text) <= 120 else f"{text[:117]}..."

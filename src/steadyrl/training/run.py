@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from steadyrl.bundle import read_bundle
 from steadyrl.errors import UserError
 from steadyrl.training.agent import Agent, say
 from steadyrl.training.agents import AGENTS, load
 from steadyrl.training.arguments import listeners_of
-from steadyrl.training.checkpoint import find_checkpoint
+from steadyrl.training.checkpoint import POLICY, find_checkpoint
+from steadyrl.training.compiling import take_up
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import working_folder
@@ -19,10 +23,11 @@ from steadyrl.training.learning import Learning, Outcome
 from steadyrl.training.lock import writing
 from steadyrl.training.logging import read_jsonl
 from steadyrl.training.plan import Plan, prepare
-from steadyrl.training.resuming import cut_back, newest, note_lineage, put_back, setup_of
+from steadyrl.training.resuming import Checkpoint, cut_back, newest, note_lineage, put_back
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
+from steadyrl.training.taking_up import changed_hyperparameters, setup_of, stretched
 
 
 class Run:
@@ -186,25 +191,66 @@ def _resumed(
     setup = setup_of(folder, total_timesteps)
     checkpoint = newest(folder, say)
     total, declared = setup.resolved.total_timesteps, folder.config["total_timesteps"]
-    if checkpoint.step >= total:
+    manifest = folder.manifest
+    told = manifest.get("target")  # a call of `learn` may have declared more steps than it was to take
+    target = told if type(told) is int and total == declared and told <= total else total
+    if checkpoint.step > target or (checkpoint.step == target and manifest["status"] == "finished"):
         raise UserError(
-            f"The run {folder.shown} stands at step {checkpoint.step} and would end at step {total}.",
+            f"The run {folder.shown} stands at step {checkpoint.step} and would end at step {target}.",
             remedy="To make it longer, pass a larger total_timesteps (--total-timesteps).",
             code="run-finished",
         )
-    with recorded(folder, fresh=False), global_generators_kept():
+    with global_generators_kept():
         agent = AGENTS[setup.resolved.algo].from_setup(setup)
-        with agent.computing():
-            put_back(agent, checkpoint)
-        missing = cut_back(folder, checkpoint)
-        for text in [*missing, *note_lineage(folder, checkpoint, total, here)]:
-            say(Notice("resumed-elsewhere", f"Not as it was: {text}.", "warning"))
-        if total != declared:
-            say(Notice("schedule", f"The total is {total} steps and was {declared}: schedules run over {total}."))
-        learning = Learning(agent, total - checkpoint.step, total, listeners, say)
-        outcome = learning.run(folder=folder, resumed=checkpoint)
-        release()
-        return Run(folder, agent, outcome)
+        try:
+            agent.compiling = take_up(manifest.get("compiled"), agent.config, agent.policy)
+            with agent.computing():
+                put_back(agent, checkpoint)
+        except BaseException:
+            agent.close()  # the run stays as it was
+            raise
+        with recorded(folder, fresh=False):
+            missing = [f"lost: {text}" for text in cut_back(folder, checkpoint)]
+            missing += _edited(folder, checkpoint.folder / POLICY)
+            for text in [*missing, *note_lineage(folder, checkpoint, total, here)]:
+                say(Notice("resumed-elsewhere", f"Not as it was: {text}.", "warning"))
+            for text in _told(agent, checkpoint, declared, total):
+                say(Notice("schedule", text))
+            learning = Learning(agent, target - checkpoint.step, total, listeners, say, resuming=True)
+            outcome = learning.run(folder=folder, resumed=checkpoint)
+            release()
+            return Run(folder, agent, outcome)
+
+
+def _told(agent: Agent, checkpoint: Checkpoint, declared: int, total: int) -> list[str]:
+    """What goes on otherwise than it would have without the stop."""
+    said = []
+    if checkpoint.state["envs"] is None:
+        reason = checkpoint.about["environments"]["reason"]
+        said.append(f"Episodes start anew, as the state of the environment could not be saved: {reason}.")
+    if total != declared:
+        values = stretched(agent.config, checkpoint.step, declared, total)
+        said.append(f"The total is {total} steps and was {declared}: schedules run over {total}.")
+        said += [f"Because of that, {text}." for text in values]
+    return said
+
+
+def edited(run: Path) -> list[str]:
+    """Hyperparameters in a run's `config.json` that its final agent was not trained with, in words."""
+    folder = RunFolder.open(run)
+    try:
+        path = find_checkpoint(folder.checkpoints, "final")
+    except UserError:
+        return []  # it saved no agent, and there is nothing to compare with
+    return _edited(folder, path)
+
+
+def _edited(folder: RunFolder, policy: Path) -> list[str]:
+    try:
+        bundle = read_bundle(policy, torch.device("cpu"))
+    except UserError:
+        return []
+    return changed_hyperparameters(folder.config["hyperparameters"], bundle.about["config"])
 
 
 def train(

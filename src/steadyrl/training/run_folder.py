@@ -93,6 +93,11 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def can_go_on(self) -> bool:
+        """Whether there is a checkpoint that holds more than a policy; whether it is whole is not looked at."""
+        return any(self.checkpoints.glob("step_*/state.json"))
+
+    @property
     def config(self) -> dict[str, Any]:
         """`config.json`."""
         return read_json(self.path / "config.json")

@@ -99,6 +99,7 @@ class Session:
         self._evaluation: Evaluation | None = None
         self._said_long = False
         self._saved_at: tuple[int, int] | None = None  # the last of the checkpoints of kind step
+        self._owed = False  # an evaluation was cut off by a stop: whoever goes on makes it first
 
     @property
     def elapsed(self) -> float:
@@ -122,6 +123,8 @@ class Session:
         loop, counters, extras = self._loop, self._loop.counters, self._extras
         self._best = best
         next_save = math.inf if extras.save_seconds is None else self.elapsed + extras.save_seconds
+        if self._owed:
+            self._evaluate()
         while counters.timesteps < target and not self._stop.reason:
             extras.check()
             before = counters.timesteps
@@ -158,7 +161,8 @@ class Session:
         if not self._stop.reason:
             self._evaluate()
         if extras.save is not None:
-            if not self._stop.reason and extras.save_every.steps > 0 and self._saved_at != self._now():
+            last = not self._stop.reason and extras.save_every.steps > 0 and self._saved_at != self._now()
+            if last or self._owed:
                 self._save("step")
             self._save("final")
         return self._best
@@ -174,6 +178,7 @@ class Session:
             "evaluated_at": None if self._evaluated_at is None else list(self._evaluated_at),
             "evaluation": None if found is None else {"returns": found.returns, "lengths": found.lengths},
             "said_long": self._said_long,
+            "owed": self._owed,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -187,7 +192,7 @@ class Session:
             self._evaluated_at = timesteps, updates
             found = state["evaluation"]
             self._evaluation = Evaluation(np.array(found["returns"]), np.array(found["lengths"]))
-        self._said_long = state["said_long"]
+        self._said_long, self._owed = state["said_long"], state["owed"]
 
     def _log_row(self) -> None:
         """Rollout, time and training metrics, the latter averaged since the last row."""
@@ -251,8 +256,9 @@ class Session:
             with self._loop.phases("eval"):
                 result = self._extras.evaluate(self._watch)
         except _StoppedError:
+            self._owed = True
             return
-        self._evaluated_at, self._evaluation = self._now(), result
+        self._evaluated_at, self._evaluation, self._owed = self._now(), result, False
         is_best = self._best is None or result.mean > self._best
         self._events.emit(
             EvaluationEnded(

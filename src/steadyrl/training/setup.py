@@ -70,6 +70,15 @@ class Setup:
     instance: gym.Env[Any, Any] | VectorEnv | None = None
     choice: Choice | None = None
 
+    @property
+    def made_of(self) -> str:
+        """How the environment was given: by `name`, or as a `function`, `instance` or `vector`, which no file holds."""
+        if not isinstance(self.source, EnvFactory):
+            return "vector"
+        if self.source.is_instance:
+            return "instance"
+        return "function" if self.source.address is None and self.source.pool_task is None else "name"
+
     def over(self, total_timesteps: int) -> Setup:
         """The same over another number of environment steps."""
         return dataclasses.replace(self, resolved=dataclasses.replace(self.resolved, total_timesteps=total_timesteps))
@@ -98,6 +107,7 @@ class Setup:
             "hyperparameters": to_json(resolved.config),
             "sources": resolved.sources,
             "settings": settings,
+            "environment": self.made_of,
             "backend": {"asked": self.settings.vec} if self.choice is None else self.choice.to_json(),
             "observation": self.obs_spec.to_json(),
             "action": self.action_spec.to_json(),

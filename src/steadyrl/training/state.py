@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from steadyrl.envs.snapshots.state import Ability
 from steadyrl.errors import UserError
 from steadyrl.training.generators import generators_state, restore_generators
-from steadyrl.training.off_policy import OffPolicyLoop
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _TENSOR = "tensor"  # the only key of what stands for a tensor
 
 
-def training_state(agent: Agent) -> dict[str, Any]:
+def training_state(agent: Agent, ability: Ability) -> dict[str, Any]:
     """Weights, optimisers, buffers, normalisers, counters, random streams and environments; a replay is apart.
 
     Its leaves are JSON values and arrays. What is in it belongs to the caller.
@@ -29,12 +29,12 @@ def training_state(agent: Agent) -> dict[str, Any]:
         "value_scale": agent.policy.value_scale,
         "notes": dict(agent.policy.notes),
         "loop": loop.state_dict(),
-        "envs": loop.venv.state() if loop.venv.ability().kind != "none" else None,
         "generators": generators_state(),
         "predict": agent.predict_stream.state_dict(),
         "told": sorted(agent.told),
     }
-    return dict(_as_arrays(state))
+    envs = loop.venv.state() if ability.kind != "none" else None
+    return {**_as_arrays(state), "envs": _copied(envs)}
 
 
 def restore_training(agent: Agent, state: dict[str, Any]) -> None:
@@ -45,9 +45,19 @@ def restore_training(agent: Agent, state: dict[str, Any]) -> None:
         RunFailedError: an environment does not come to the state that it was in.
     """
     loop = agent.loop
-    found = _as_tensors(state)
-    own = {"policy": agent.policy.state_dict(), "algorithm": loop.algorithm.state_dict()}
-    require_alike(own, {"policy": found.get("policy"), "algorithm": found.get("loop", {}).get("algorithm")})
+    found = {name: part if name == "envs" else _as_tensors(part) for name, part in state.items()}
+    generators = generators_state()
+    generators["python"]["gauss"] = None  # there is one after every other draw of a normal number
+    own = {
+        "policy": agent.policy.state_dict(),
+        "value_scale": agent.policy.value_scale,
+        "notes": None,
+        "loop": {name: None if name == "rollout" else part for name, part in loop.state_dict().items()},
+        "generators": generators,
+        "predict": agent.predict_stream.state_dict(),
+        "told": sorted(agent.told),
+    }
+    require_alike(own, {name: part for name, part in found.items() if name not in ("envs", "replay", "session")})
     if found["envs"] is not None:
         loop.venv.restore(found["envs"])
     agent.policy.load_state_dict(found["policy"])
@@ -62,31 +72,29 @@ def restore_training(agent: Agent, state: dict[str, Any]) -> None:
     restore_generators(found["generators"])
 
 
-def replay_state(agent: Agent, *, copy: bool) -> dict[str, Any] | None:
-    """The replay's arrays, `Replay.state_dict`; None where there is none."""
-    loop = agent.loop
-    return loop.replay.state_dict(copy=copy) if isinstance(loop, OffPolicyLoop) else None
-
-
 def require_alike(own: Any, found: Any, place: str = "") -> None:
-    """Raises UserError where a state does not have the form of this agent's own; what is None in either may be absent.
+    """Raises UserError where a state does not have the form of this agent's own; what is None there may be anything.
 
-    Keys, types, shapes and dtypes have to be the same.
+    Keys, types, shapes and dtypes have to be the same, and so have texts (names of streams and generators) and the
+    keys of streams, which follow from the seed.
     """
-    if own is None or (found is None and not isinstance(own, dict)):
+    if own is None:
         return
     if isinstance(own, dict):
         if not isinstance(found, dict) or found.keys() != own.keys():
             names = sorted(set(own) ^ set(found)) if isinstance(found, dict) else ["all of it"]
             raise _unlike(place or "the state", f"not the parts of this agent ({', '.join(map(str, names[:5]))})")
+        if own.keys() >= {"name", "key", "counter"} and own["key"] != found["key"]:
+            raise _unlike(place, "a random stream of another seed")
         for name, part in own.items():
             require_alike(part, found[name], f"{place}/{name}" if place else str(name))
     elif isinstance(own, Tensor | np.ndarray):
         same = type(own) is type(found) and own.shape == found.shape and own.dtype == found.dtype
         if not same:
             raise _unlike(place, f"{_form(found)}, not {_form(own)}")
-    elif type(own) is not type(found):
-        raise _unlike(place, f"{type(found).__name__}, not {type(own).__name__}")
+    elif type(own) is not type(found) or (isinstance(own, str) and own != found):
+        is_text = isinstance(own, str) and isinstance(found, str)
+        raise _unlike(place, f"{found[:80]!r}, not {own!r}" if is_text else f"{_form(found)}, not {_form(own)}")
 
 
 def _form(value: Any) -> str:
@@ -104,14 +112,27 @@ def _unlike(place: str, what: str) -> UserError:
 
 
 def _as_arrays(value: Any) -> Any:
-    """The tree with tensors as marked arrays."""
+    """The tree with tensors as marked arrays, all of them copies."""
     if isinstance(value, Tensor):
         return {_TENSOR: value.detach().cpu().numpy().copy()}
+    if isinstance(value, np.ndarray | np.generic):
+        return np.array(value)
     if isinstance(value, dict):
         return {name: _as_arrays(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_as_arrays(item) for item in value]
     return value
+
+
+def _copied(value: Any) -> Any:
+    """A plain value with arrays of its own, in the same order in memory: the last observation is an environment's."""
+    if isinstance(value, np.ndarray):
+        copy = value.copy(order="K")
+        copy.flags.writeable = value.flags.writeable
+        return copy
+    if isinstance(value, dict):
+        return {name: _copied(item) for name, item in value.items()}
+    return type(value)(map(_copied, value)) if isinstance(value, list | tuple) else value
 
 
 def _as_tensors(value: Any) -> Any:

@@ -124,14 +124,24 @@ class Stepper:
         """Everything needed to go on exactly but the environments, whose state is `VecEnv.state`."""
         return {
             **asdict(self.counters),
-            "obs": self.obs,
+            "obs": self._obs,
             "episodes": [asdict(episode) for episode in self.episodes],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` gave, in environments that were restored."""
-        self.counters.timesteps, self.counters.updates = state["timesteps"], state["updates"]
-        self._obs = {path: np.array(leaf) for path, leaf in state["obs"].items()}
+        counters, obs = self.counters, state["obs"]
+        counters.timesteps, counters.updates, counters.restarts = (
+            state["timesteps"],
+            state["updates"],
+            state["restarts"],
+        )
+        expected = self._policy.obs_spec.zeros(self.venv.num_envs)
+        if {path: (leaf.shape, leaf.dtype) for path, leaf in obs.items()} != {
+            path: (leaf.shape, leaf.dtype) for path, leaf in expected.items()
+        }:
+            raise ValueError("'loop/stepper/obs' is of other shapes or types than the environment's observations")
+        self._obs = {path: np.array(leaf) for path, leaf in obs.items()}
         self.episodes.clear()
         self.episodes.extend(EpisodeRecord(**episode) for episode in state["episodes"])
 

@@ -85,7 +85,7 @@ def verify_resume(
         done.append(Kill(step, resumed_from))
         say(f"Killed after step {step}; going on from the checkpoint of step {resumed_from}.")
         command = ["resume", str(killed)]
-    if max(steps_in(killed / "checkpoints"), default=0) < total:
+    if _manifest(killed)["status"] != "finished":
         _run(["resume", str(killed)])
     return Verdict(done, first_difference(whole, killed), compared(whole, killed), wall_s)
 
@@ -124,10 +124,10 @@ def _killed(arguments: Sequence[str], run: Path, delay: float) -> int:
         if process.poll() is None:
             process.kill()
             process.wait()
-    return 0 if ended_by_itself else max(_last_step(run), max(steps_in(run / "checkpoints"), default=0))
+    return 0 if ended_by_itself else max(last_step(run), max(steps_in(run / "checkpoints"), default=0))
 
 
-def _last_step(run: Path) -> int:
+def last_step(run: Path) -> int:
     """The largest step in the logs of a run that may have been cut off in the middle of a line."""
     steps = [0]
     for name in LOGS:

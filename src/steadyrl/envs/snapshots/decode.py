@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
+import numpy.typing as npt
 
 from steadyrl.envs.snapshots import foreign
 from steadyrl.envs.snapshots.encode import ATOMS, FACTORIES, packages_of, space_parts
@@ -46,6 +47,7 @@ class Decoder:
             "~defaultdict": self._defaultdict,
             "~deque": self._deque,
             "~set": self._set,
+            "~frozen": lambda node, _: self._filled(lambda: _frozen(node["~frozen"])),
             "~generator": lambda node, _: self._filled(lambda: np.random.Generator(self.value(node["~generator"]))),
             "~random_state": lambda node, _: self._filled(lambda: self._random_state(node)),
             "~bits": lambda node, _: self._filled(lambda: bits_of(node["~bits"])),
@@ -252,6 +254,14 @@ class Decoder:
             remedy="It was damaged, or saved from another version of the environment: use another checkpoint.",
             code="snapshot-damaged",
         ) from error
+
+
+def _frozen(array: Any) -> npt.NDArray[Any]:
+    if type(array) is not np.ndarray:
+        raise TypeError(f"a {type(array).__name__} instead of an array")
+    copy = array.copy(order="K")
+    copy.flags.writeable = False
+    return copy
 
 
 class _Anything:

@@ -190,8 +190,7 @@ class Encoder:
         if self._probe:
             return None
         copy = x.copy(order="K")
-        copy.flags.writeable = x.flags.writeable
-        return copy
+        return copy if x.flags.writeable else {"~frozen": copy}  # the flag itself is lost between processes
 
     def _random_state(self, x: np.random.RandomState, place: str) -> Any:
         state = x.get_state(legacy=False)

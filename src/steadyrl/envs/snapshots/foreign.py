@@ -66,7 +66,7 @@ def _save_data(data: Any) -> dict[str, Any]:
         "version": version,
         "time": float(data.time),
         "floats": np.concatenate(floats) if floats else np.zeros(0),
-        "others": np.frombuffer(b"".join(part.tobytes() for part in others), dtype=np.uint8),
+        "others": np.frombuffer(bytearray(b"".join(part.tobytes() for part in others)), dtype=np.uint8),
     }
 
 

@@ -117,7 +117,7 @@ def _slots_of(cls: type) -> tuple[str, ...] | None:
     for base in cls.__mro__:
         if base is object or base.__module__ in ("typing", "abc"):
             continue
-        if not base.__flags__ & _HEAP_TYPE or any(name in vars(base) for name in ("__setstate__", "__reduce__")):
+        if not base.__flags__ & _HEAP_TYPE or any(name in vars(base) for name in _MORE):
             return None
         own = vars(base).get("__slots__", ())
         slots += [own] if isinstance(own, str) else list(own)
@@ -128,6 +128,8 @@ def _slots_of(cls: type) -> tuple[str, ...] | None:
     return tuple(name for name in slots if name not in ("__dict__", "__weakref__"))
 
 
+# One that tidies up holds something beside its attributes; made from a damaged state, it would tidy up the wrong thing.
+_MORE = ("__setstate__", "__reduce__", "__del__")
 _HEAP_TYPE = (
     1 << 9
 )  # Py_TPFLAGS_HEAPTYPE: made by a `class` statement (or an extension, which `object.__new__` refuses)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+import numpy as np
+
 from steadyrl.envs.snapshots.values import Value, digest
 from steadyrl.errors import UserError
 
@@ -44,7 +46,8 @@ class State:
 
     @classmethod
     def made(cls, kind: Kind, env_id: str, content: Value) -> State:
-        """A state with its checksum."""
+        """A state with its checksum, which holds in every process: pickling makes arrays writeable, so all are here."""
+        content = _writeable(content)
         return cls(kind, env_id, content, digest([kind, env_id, content]))
 
     @property
@@ -80,6 +83,14 @@ class State:
         if digest([kind, env_id, content]) != value["checksum"]:
             raise _wrong("its checksum does not fit its content")
         return cls(kind, env_id, content, value["checksum"])
+
+
+def _writeable(value: Value) -> Value:
+    if isinstance(value, np.ndarray):
+        return value if value.flags.writeable else value.copy(order="K")
+    if type(value) is dict:
+        return {name: _writeable(entry) for name, entry in value.items()}
+    return type(value)(map(_writeable, value)) if type(value) in (list, tuple) else value
 
 
 def _wrong(why: str) -> UserError:

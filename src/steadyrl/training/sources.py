@@ -1,0 +1,72 @@
+"""The code that a run runs: a hash of each file, and what differs from the commit, kept in the run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import steadyrl
+from steadyrl.training.files import write_atomic, write_json
+
+CODE, PATCH = "code.json", "git.patch"
+_MAX_PATCH = 32 << 20
+_MAX_SHOWN = 5
+
+
+def write_sources(run: Path, env: str, working_directory: str) -> None:
+    """Write `code.json`, and `git.patch` where the working folder is a repository that differs from its commit.
+
+    What is there already, as in a run that is resumed, stays.
+
+    Raises:
+        RunFailedError: the disk or the permissions do not allow it.
+    """
+    if not (run / CODE).exists():
+        write_json(run / CODE, {"version": 1, "files": code_hashes(env)})
+        patch = _diff(working_directory)
+        if patch and len(patch) <= _MAX_PATCH:
+            write_atomic(run / PATCH, patch)
+
+
+def code_hashes(env: str) -> dict[str, str]:
+    """SHA-256 of each file of this package, and of the environment's own where it is one, by name."""
+    package = Path(steadyrl.__file__).parent
+    paths = {f"steadyrl/{path.relative_to(package).as_posix()}": path for path in sorted(package.rglob("*.py"))}
+    paths |= {f"steadyrl/{path.relative_to(package).as_posix()}": path for path in sorted(package.rglob("_native*"))}
+    file, _, _ = env.rpartition(":")
+    if file.endswith(".py"):
+        paths[file] = Path(file)
+    found = {}
+    for name, path in paths.items():
+        with suppress(OSError):
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def changed_code(run: Path, env: str) -> list[str]:
+    """Which files are not as they were when the run began, in words; nothing where it did not say."""
+    try:
+        before: dict[str, Any] = json.loads((run / CODE).read_text(encoding="utf-8"))["files"]
+        now = code_hashes(env)
+        names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    more = [f"{len(names) - _MAX_SHOWN} more files of code differ"] if len(names) > _MAX_SHOWN else []
+    return [f"the code of {name} is another one" for name in names[:_MAX_SHOWN]] + more
+
+
+def _diff(working_directory: str) -> bytes:
+    command = ("git", "diff", "--binary", "HEAD")
+    environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            command, cwd=working_directory, capture_output=True, timeout=10, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return b""
+    return done.stdout if done.returncode == 0 else b""
