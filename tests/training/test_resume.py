@@ -157,3 +157,24 @@ def test_the_environment_is_where_it_was(tmp_path: Path) -> None:
     assert arrays
     assert flatten({"a": np.zeros(2)})[1]
     assert json.loads((folder / INDEX).read_text())["about"]["environments"]["kind"] == "native"
+
+
+def test_an_environment_of_a_relative_path_is_found_and_known_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From another working folder too: `config.json` has the absolute path, the first run the one that was typed."""
+    (tmp_path / "walk.py").write_text(
+        "import gymnasium as gym\n\n\nclass Walk(gym.Wrapper):\n"
+        "    def __init__(self):\n        super().__init__(gym.make('CartPole-v1'))\n"
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    options = {**CASES["ppo"][3], "seed": 3, "preset": "none", "eval_freq": 0, "checkpoint_freq": 200}
+    whole = srl.train("ppo", "walk.py:Walk", total_timesteps=600, run_dir="whole", **options)
+    stopped = srl.train("ppo", "walk.py:Walk", total_timesteps=600, run_dir="stopped", callback=stop_at(300), **options)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    said: list[str] = []
+    done = srl.resume(stopped.path, say=lambda notice: said.append(notice.message))
+    assert first_difference(whole.path, done.path) is None
+    assert any(text.startswith("Going on from step 3") and text.endswith("of 600.") for text in said)
+    assert done.summary()["fps"] == pytest.approx(600 / done.manifest["wall_s"], rel=0.2)

@@ -61,6 +61,11 @@ def run(args: list[str], session: Session) -> int:
     if session.json:
         session.emit(verdict.to_json())
     counts = ", ".join(f"{count} {name}" for name, count in verdict.compared.items())
+    if not verdict.kills:
+        session.say(
+            "Nothing was shown: the run ended before it could be killed. More steps, or --checkpoint-freq, help."
+        )
+        return 1
     if verdict.difference is None:
         session.say(f"Identical after {len(verdict.kills)} kills ({counts}).")
         return 0

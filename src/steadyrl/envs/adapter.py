@@ -17,7 +17,7 @@ from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.notes import FirstSteps
 from steadyrl.envs.restart import Restarts
 from steadyrl.envs.skips import Skips
-from steadyrl.envs.snapshots.state import Ability
+from steadyrl.envs.snapshots.state import Ability, plain_id
 from steadyrl.envs.snapshots.vectors import by_environment, vector_ability, vector_restore, vector_state
 from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
 from steadyrl.errors import UserError, words
@@ -156,7 +156,7 @@ class VectorAdapter:
             RunFailedError: an environment's state cannot be saved; `ability` says why.
         """
         return {
-            "env_id": self.spec.id,
+            "env_id": plain_id(self.spec.id),
             "num_envs": self.num_envs,
             "inner": vector_state(self._env, self.spec.id),
             "last": None if self._last is None else {path: leaf.copy() for path, leaf in self._last.items()},
@@ -179,7 +179,7 @@ class VectorAdapter:
             RunFailedError: an environment was not restored exactly.
         """
         try:
-            if (state["env_id"], state["num_envs"]) != (self.spec.id, self.num_envs):
+            if (state["env_id"], state["num_envs"]) != (plain_id(self.spec.id), self.num_envs):
                 raise UserError(
                     f"The state is of {state['num_envs']} environments {state['env_id']}, and these are "
                     f"{self.num_envs} of {self.spec.id}.",

@@ -16,7 +16,7 @@ import numpy as np
 from steadyrl.envs.snapshots.encode import OpaqueError
 from steadyrl.envs.snapshots.native import obstacle, restore_layers, save_layers
 from steadyrl.envs.snapshots.replay import replay, save_episode
-from steadyrl.envs.snapshots.state import Ability, State
+from steadyrl.envs.snapshots.state import Ability, State, plain_id
 from steadyrl.envs.snapshots.values import Value, flatten, unflatten
 from steadyrl.envs.trace import MAX_ACTIONS, EpisodeTrace
 from steadyrl.envs.wrappers import Canonical
@@ -78,7 +78,7 @@ def restore(env: Canonical, state: State) -> Any:
         UserError: the state is of another environment, or damaged.
         RunFailedError: what was restored is not exactly what was saved; the message says why.
     """
-    if state.env_id != env.name:
+    if state.env_id != plain_id(env.name):
         raise UserError(
             f"The state is of the environment {state.env_id}, and this is {env.name}.",
             remedy="Make the environment that was saved.",

@@ -154,7 +154,6 @@ class Learning:
                 )
             )
             self._choose_compiling(folder)
-            start = self._loop.counters.timesteps
             failures = Failures(agent, folder, self.events)
             self._loop.guard.listener = failures.skipped
             try:
@@ -171,11 +170,10 @@ class Learning:
                 raise
             status = self._stop.status if self._stop.reason else "finished"
             self._end(folder, session, status, session.final_evaluation, "")
-            elapsed = session.elapsed
+            elapsed, fps = session.elapsed, session.fps
         if folder is not None:
             write_curve(folder.path)
         name = self._stop.reason if self._stop.reason.startswith("SIG") else ""
-        fps = (self._loop.counters.timesteps - start) / elapsed
         return Outcome(status, name, elapsed, fps, session.final_evaluation)
 
     def _choose_compiling(self, folder: RunFolder | None) -> None:

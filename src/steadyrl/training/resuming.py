@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
+from steadyrl.envs.snapshots.state import plain_id
 from steadyrl.envs.snapshots.values import unflatten
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.strict_json import strict_object
@@ -130,7 +131,7 @@ def put_back(agent: Agent, checkpoint: Checkpoint) -> None:
     loop, about = agent.loop, checkpoint.about
     try:
         for name, own in (("algo", agent.algo), ("env", agent.require_setup().settings.env)):
-            if about[name] != own:
+            if plain_id(about[name]) != plain_id(own):
                 raise UserError(
                     f"The checkpoint {checkpoint.folder} is of the {name} {about[name]!r}, and the run's is {own!r}.",
                     remedy="It was put here from another run: take it away.",

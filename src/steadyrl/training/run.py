@@ -214,6 +214,7 @@ def _resumed(
             missing += _edited(folder, checkpoint.folder / POLICY)
             for text in [*missing, *note_lineage(folder, checkpoint, total, here)]:
                 say(Notice("resumed-elsewhere", f"Not as it was: {text}.", "warning"))
+            say(Notice("resumed", f"Going on from step {checkpoint.step:,} of {target:,}."))
             for text in _told(agent, checkpoint, declared, total):
                 say(Notice("schedule", text))
             learning = Learning(agent, target - checkpoint.step, total, listeners, say, resuming=True)

@@ -107,6 +107,11 @@ class Session:
         return perf_counter() - self._start
 
     @property
+    def fps(self) -> float:
+        """Environment steps a second; of a resumed run all steps over all seconds."""
+        return (self._loop.counters.timesteps - self._start_step) / max(self.elapsed, 1e-9)
+
+    @property
     def final_evaluation(self) -> Evaluation | None:
         """The evaluation of the agent as it is now, if there was one."""
         return self._evaluation if self._evaluated_at == self._now() else None
@@ -207,7 +212,7 @@ class Session:
         if counters.restarts:
             metrics["env/restarts"] = float(counters.restarts)
         elapsed = self.elapsed
-        metrics["time/fps"] = (counters.timesteps - self._start_step) / elapsed
+        metrics["time/fps"] = self.fps
         metrics["time/time_elapsed"] = elapsed
         metrics["train/n_updates"] = float(counters.updates)
         loop = self._loop

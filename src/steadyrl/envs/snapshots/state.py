@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -48,6 +49,7 @@ class State:
     def made(cls, kind: Kind, env_id: str, content: Value) -> State:
         """A state with its checksum, which holds in every process: pickling makes arrays writeable, so all are here."""
         content = _writeable(content)
+        env_id = plain_id(env_id)
         return cls(kind, env_id, content, digest([kind, env_id, content]))
 
     @property
@@ -91,6 +93,12 @@ def _writeable(value: Value) -> Value:
     if type(value) is dict:
         return {name: _writeable(entry) for name, entry in value.items()}
     return type(value)(map(_writeable, value)) if type(value) in (list, tuple) else value
+
+
+def plain_id(env_id: str) -> str:
+    """An environment's id as every process writes it: of a file, the name without the folder, which may be relative."""
+    path, _, name = env_id.rpartition(":")
+    return f"{PurePath(path).name}:{name}" if path.endswith(".py") else env_id
 
 
 def _wrong(why: str) -> UserError:
