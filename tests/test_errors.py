@@ -20,6 +20,15 @@ def test_an_error_says_its_text_or_the_line_that_raised_it() -> None:
     assert words(caught.value) == f"test_errors.py, line {line}: raise RuntimeError"
 
 
+class SpeechlessError(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def test_an_error_that_cannot_say_its_text_keeps_its_place() -> None:
+    assert words(SpeechlessError()) == "no reason given"
+
+
 def test_a_suggestion_is_as_near_as_asked_for() -> None:
     known = ["Reacher-v5", "CartPole-v1"]
     assert nearest("cartpole-v1", known) == "Did you mean CartPole-v1?"

@@ -73,7 +73,10 @@ class NonFiniteError(RunFailedError):
 
 def words(error: BaseException) -> str:
     """What an error says; for one that says nothing, such as a bare `assert`, the line that raised it."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # its class cannot say it
+        text = ""
     if text.strip():
         return text
     frames = traceback.extract_tb(error.__traceback__)

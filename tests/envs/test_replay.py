@@ -199,6 +199,11 @@ def test_observations_that_are_not_finite_are_named(key: str, at: int) -> None:
     assert (outcome.failure.phase, outcome.failure.step) == (("step", 2) if at else ("reset", 0))
 
 
+def twister(position: int) -> dict[str, Any]:
+    """A state that NumPy takes, and reads beyond its 624 words."""
+    return {"bit_generator": "MT19937", "state": {"key": [1] * 624, "pos": position}}
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -207,6 +212,9 @@ def test_observations_that_are_not_finite_are_named(key: str, at: int) -> None:
         ({"random_state": {}}, "'None' is not known"),
         ({"random_state": {"bit_generator": "PCG64", "state": 3}}, "no state of a generator"),
         ({"random_state": {"bit_generator": "PCG64"}}, "no state of a generator"),
+        ({"random_state": twister(625)}, "its position is 625"),
+        ({"random_state": twister(-1)}, "its position is -1"),
+        ({"random_state": {"bit_generator": "Philox", "buffer_pos": -9}}, "its position is -9"),
     ],
 )
 def test_a_record_that_cannot_be_run_is_refused(changes: dict[str, Any], told: str) -> None:

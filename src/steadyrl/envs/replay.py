@@ -11,6 +11,7 @@ import numpy as np
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.failures import Record
 from steadyrl.envs.make import EnvFactory
+from steadyrl.envs.snapshots.generators import insist_on_position
 from steadyrl.envs.wrappers import Canonical, failure_in_making, failure_of
 from steadyrl.errors import RunFailedError, UserError
 
@@ -145,6 +146,7 @@ def _generator(state: dict[str, Any]) -> np.random.Generator:
     try:
         if kind is None:
             raise ValueError(f"the generator {str(state.get('bit_generator'))[:40]!r} is not known")
+        insist_on_position(kind.__name__, state)
         bits = kind()
         bits.state = state
     except (ValueError, TypeError, KeyError, OverflowError, IndexError) as error:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from steadyrl.envs.snapshots.generators import insist_on_position
 from steadyrl.seeding import Stream
 
 
@@ -33,6 +34,7 @@ def generators_state() -> dict[str, Any]:
 def restore_generators(state: dict[str, Any]) -> None:
     """Put back what `generators_state` gave."""
     python, numpy = state["python"], state["numpy"]
+    insist_on_position(numpy["name"], {"state": {"pos": numpy["position"]}})
     random.setstate((python["version"], tuple(int(word) for word in python["words"]), python["gauss"]))
     np.random.set_state((numpy["name"], numpy["key"], numpy["position"], numpy["has_gauss"], numpy["cached"]))
     torch.set_rng_state(torch.from_numpy(np.array(state["torch"])))

@@ -161,11 +161,24 @@ def test_fork_is_refused_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({"context": "thread"}, "'thread'"), ({"workers": 0}, "is 0"), ({"timeout": 0.0}, "is 0.0")],
+    [
+        ({"context": "thread"}, "'thread'"),
+        ({"workers": 0}, "is 0"),
+        ({"timeout": 0.0}, "is 0.0"),
+        ({"workers": "2"}, "is '2'"),
+        ({"timeout": None}, "is None"),
+    ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         WorkerVectorEnv(make_env_factory(Faulty), 1, **arguments)
+
+
+def test_a_time_out_may_be_endless() -> None:
+    envs = adapted(WorkerVectorEnv(make_env_factory(Faulty), 1, timeout=float("inf")))
+    envs.reset(SEEDS[:1])
+    assert envs.step(ACTIONS[:1]).valid.all()
+    envs.close()
 
 
 def test_of_several_failures_the_first_environment_is_told_whatever_came_first() -> None:
@@ -249,6 +262,34 @@ def kill_the_keeper() -> None:
 def test_every_way_out_leaves_nothing(how: Callable[[], None]) -> None:
     with nothing_left():
         how()
+
+
+class Starter(Faulty):
+    """Starts a program of its own, observes its process id, and leaves it; the second step ends the process."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.steps = 0
+        obs, info = super().reset(seed=seed, options=options)
+        return np.full_like(obs, subprocess.Popen(["sleep", "600"]).pid), info
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps == 2:
+            os._exit(0)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_programs_that_environments_start_end_with_their_worker(dies: bool) -> None:
+    vector = WorkerVectorEnv(make_env_factory(Starter), 1, workers=1, timeout=TIMEOUT_S)
+    program = psutil.Process(int(vector.reset(seed=SEEDS[:1])[0][0, 0]))
+    assert program.is_running()
+    if dies:
+        vector.advance(ACTIONS[:1])
+        with pytest.raises(SteadyRLError, match="ended by itself"):
+            vector.advance(ACTIONS[:1])
+    vector.close()
+    assert until(lambda: not program.is_running() or program.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_shared_memory_has_no_name_that_could_stay() -> None:

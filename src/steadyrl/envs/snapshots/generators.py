@@ -32,8 +32,21 @@ def bits_state(bits: Any) -> dict[str, Any] | None:
     }
 
 
+def insist_on_position(kind: Any, state: Any) -> None:
+    """Raise ValueError where a state points out of its own buffer: NumPy would read there, and end the process."""
+    if kind == "MT19937":
+        place, most = state["state"]["pos"], 624
+    elif kind == "Philox":
+        place, most = state["buffer_pos"], 4
+    else:
+        return
+    if not 0 <= int(place) <= most:
+        raise ValueError(f"its position is {place}, not between 0 and {most}")
+
+
 def bits_of(state: dict[str, Any]) -> Any:
     """The bit generator with this state."""
+    insist_on_position(state["kind"], state["state"])
     seeds = state["seeds"]
     made = _BITS[state["kind"]](0 if seeds is None else _seeds_of(seeds))
     if seeds is None and isinstance(made, np.random.MT19937):
@@ -68,6 +81,7 @@ def set_process_state(state: dict[str, Any]) -> None:
         UserError: the state is damaged.
     """
     try:
+        insist_on_position("MT19937", state["numpy"])
         np.random.set_state(state["numpy"])
         set_python_state(random._inst, state["python"])
     except (KeyError, TypeError, ValueError) as error:

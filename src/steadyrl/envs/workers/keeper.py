@@ -31,6 +31,7 @@ REPORT = struct.Struct("<cqqq")  # what, number of the worker, its process id, i
 
 _LOOK_S = 1.0  # how often it looks whether the parent is there, should a copy of the socket outlive that
 _REAP_S = 2.0  # a process that the system cannot end is not waited for longer
+_GRACE_S = 0.2  # what an environment started has this long to end after its worker
 _BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from {} import main; main(*sys.argv[1:])"
 
 
@@ -129,6 +130,7 @@ class Keeper:
             if not process:
                 return
             self._report(ENDED, self._numbers.pop(process), process, os.waitstatus_to_exitcode(status))
+            _end_group(process)
 
     def _report(self, what: bytes, number: int, process: int, status: int) -> None:
         self._parent.sendall(REPORT.pack(what, number, process, status))
@@ -142,6 +144,17 @@ class Keeper:
                 process, _ = os.waitpid(-1, os.WNOHANG)
                 self._numbers.pop(process, None)
             time.sleep(0.002)
+
+
+def _end_group(process: int) -> None:
+    """End what an ended worker's environments left running, once the helpers of `multiprocessing` could clean up."""
+    deadline = time.monotonic() + _GRACE_S
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGTERM)
+        while time.monotonic() < deadline:
+            time.sleep(0.002)
+            os.killpg(process, 0)
+        os.killpg(process, signal.SIGKILL)
 
 
 def _send(process: int, number: signal.Signals, *, group: bool) -> None:

@@ -30,6 +30,7 @@ from steadyrl.envs.workers.worker import Setup
 from steadyrl.errors import RunFailedError, SteadyRLError, words
 
 CLOSE_S = 5.0  # the environments may take this long to close before their processes are ended
+_LONGEST_S = 1e6  # what waits in the system take no more than counts as this
 _SETTLE_S = 0.5  # after a failure, the others may take this long to answer and to close
 
 
@@ -72,7 +73,7 @@ class WorkerVectorEnv(AdvancingVectorEnv):
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self._recipe = Recipe(factory)
-        self._timeout = timeout
+        self._timeout = timeout = min(float(timeout), _LONGEST_S)
         self._restarts = restarts
         count = min(num_envs, workers or usable_cores())
         self._blocks = [range(w * num_envs // count, (w + 1) * num_envs // count) for w in range(count)]
