@@ -294,3 +294,19 @@ def test_a_number_too_large_for_the_spaces_type_is_told_as_it_was(obs: Any) -> N
     ) as caught:
         Canonical(Gives(BOX, obs), index=2).reset()
     assert caught.value.code == "env-absurd"
+
+
+def test_an_error_that_cannot_say_its_text_is_named_all_the_same() -> None:
+    class SpeechlessError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    class Mute(gym.Env[Any, Any]):
+        observation_space = spaces.Box(-1, 1, (2,))
+        action_space = spaces.Discrete(2)
+
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            raise SpeechlessError
+
+    with pytest.raises(RunFailedError, match=r"raised SpeechlessError in reset\(\): test_wrappers\.py, line"):
+        make_env_factory(Mute)().reset(seed=1)

@@ -178,7 +178,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
     def _raise(self, error: BaseException, when: str, phase: Literal["reset", "step"] | None = None) -> NoReturn:
         if isinstance(error, SteadyRLError | KeyboardInterrupt):
             raise error
-        text = str(error)
+        text = words(error)
         if isinstance(error, TypeError) and "reset() got an unexpected keyword argument" in text:
             raise self._old(f"reset() of {self._label} does not take seed= and options= ({text}).") from error
         if isinstance(error, ValueError) and "expected 5, got 4" in text:  # a wrapper such as TimeLimit met them first
