@@ -188,7 +188,11 @@ def test_of_two_arguments_with_broadcasting(name: str, shapes: tuple[tuple[int, 
     a, b = (numbers(shape, seed + i, extreme=True) for i, shape in enumerate(shapes))
     same(TracedFunction(function)(a, b), function(a, b))
     tame = [numbers(shape, seed + i, extreme=False) for i, shape in enumerate(shapes)]
-    gradients_agree(function, *tame)
+    if name == "div":  # near zero its gradients are so large that nothing is left of their sum's last digits
+        tame[1] = tame[1] + 0.1 * tame[1].sign()
+    # A gradient of what was spread is a sum of so many terms, each rounded in its own order; they may cancel.
+    terms = max(function(*tame).numel(), 1) // min(part.numel() for part in tame)
+    gradients_agree(function, *tame, atol=max(1e-5, 3e-7 * terms))
 
 
 @pytest.mark.parametrize("name", ROWS)
