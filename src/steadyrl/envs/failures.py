@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import platform
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -140,7 +141,9 @@ def read(path: Path) -> Record:
         UserError: there is no such file, or it is not one; the field that is wrong is named.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
+        if not stat.S_ISREG((status := path.stat()).st_mode):  # a pipe or a device may have no end
+            raise _bad(path, "it is no regular file")
+        if status.st_size > MAX_BYTES:
             raise _bad(path, f"it is larger than {MAX_BYTES} bytes")
         document = strict_object(path.read_bytes(), max_bytes=MAX_BYTES, max_depth=2 * MAX_DEPTH + 2)
     except FileNotFoundError as error:
@@ -149,6 +152,8 @@ def read(path: Path) -> Record:
             remedy="Failures of a run are in the folder failures of its run folder.",
             code="no-such-file",
         ) from error
+    except UserError:
+        raise
     except ValueError as error:
         raise _bad(path, f"it {error}") from error
     except OSError as error:
