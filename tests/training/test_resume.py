@@ -15,7 +15,7 @@ from steadyrl.envs.snapshots.values import flatten
 from steadyrl.errors import UserError
 from steadyrl.training.checkpoint import INDEX, POLICY, steps_in
 from steadyrl.training.comparing import compared, first_difference
-from steadyrl.training.events import Event, Progress
+from steadyrl.training.events import Event, Progress, RunEnded
 from steadyrl.training.run import Run
 from steadyrl.training.saving import ARRAYS, STATE
 
@@ -178,3 +178,15 @@ def test_an_environment_of_a_relative_path_is_found_and_known_again(
     assert first_difference(whole.path, done.path) is None
     assert any(text.startswith("Going on from step 3") and text.endswith("of 600.") for text in said)
     assert done.summary()["fps"] == pytest.approx(600 / done.manifest["wall_s"], rel=0.2)
+
+
+def test_what_is_shown_of_a_resumed_run_counts_from_where_it_goes_on(tmp_path: Path) -> None:
+    stopped = train("ppo", tmp_path / "run", callback=stop_at(500))
+    went_on_at = max(steps_in(stopped.path / "checkpoints"))
+    manifest = json.loads((stopped.path / "manifest.json").read_text())
+    events: list[Event] = []
+    done = srl.resume(stopped.path, callback=events.append)
+    shown = [event for event in events if isinstance(event, Progress)]
+    assert {event.start_step for event in shown} == {went_on_at}
+    ended = next(event for event in events if isinstance(event, RunEnded))
+    assert shown[-1].elapsed_s <= ended.elapsed_s < done.manifest["wall_s"] - 0.5 * manifest["wall_s"]

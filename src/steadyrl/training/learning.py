@@ -255,7 +255,7 @@ class Learning:
                 eval=None if evaluation is None else summary(evaluation),
                 compiled=record(self._agent.compiling, self._agent.policy),
             )
-        self.events.emit(RunEnded(step, status, elapsed, folder.path if folder else None, message))
+        self.events.emit(RunEnded(step, status, session.call_elapsed, folder.path if folder else None, message))
 
     def _stoppable(self, listener: Listener) -> Listener:
         def listen(event: Event) -> None:

@@ -94,6 +94,7 @@ class Session:
         self._start = perf_counter()
         self._best: float | None = None
         self._start_step = loop.counters.timesteps
+        self._call_start, self._call_step = self._start, self._start_step  # of a resumed run, those of going on
         self._next_progress = 0.0
         self._evaluated_at: tuple[int, int] | None = None
         self._evaluation: Evaluation | None = None
@@ -105,6 +106,11 @@ class Session:
     def elapsed(self) -> float:
         """Seconds since the session began."""
         return perf_counter() - self._start
+
+    @property
+    def call_elapsed(self) -> float:
+        """Seconds since this call began; `elapsed` counts those before a stop too."""
+        return perf_counter() - self._call_start
 
     @property
     def fps(self) -> float:
@@ -301,11 +307,11 @@ class Session:
         self._events.emit(CheckpointSaved(self._loop.counters.timesteps, path, kind))
 
     def _progress(self, total: int, *, now: bool = False) -> None:
-        elapsed = self.elapsed
+        elapsed = self.call_elapsed
         if now or elapsed >= self._next_progress:
             self._next_progress = elapsed + PROGRESS_S
             step = self._loop.counters.timesteps
-            self._events.emit(Progress(step, total, self._start_step, elapsed, dict(self._loop.phases.seconds)))
+            self._events.emit(Progress(step, total, self._call_step, elapsed, dict(self._loop.phases.seconds)))
 
 
 def mean_of(rows: list[dict[str, Tensor | float]]) -> dict[str, float]:
