@@ -17,7 +17,7 @@ from steadyrl.training.saving import CLOCKS, LOGS, STATE
 _CLOCKS = ("time/", "system/")  # tags that no two runs share
 _CLOCK_KEYS = {"time_s"}
 _SHOWN = 80
-_SPACE = "~space"  # what a snapshot calls the state of a space
+SPACE = "~space"  # what a snapshot calls the state of a space
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,28 @@ def first_difference(first: Path, second: Path) -> Difference | None:
 
 def compared(first: Path, second: Path) -> dict[str, int]:
     """How much there was to compare: rows of each log, and checkpoints that both have."""
-    counts = {name: min(len(_rows(first / name)), len(_rows(second / name))) for name in LOGS}
+    counts = {name: min(len(rows_of(first / name)), len(rows_of(second / name))) for name in LOGS}
     both = steps_in(first / "checkpoints").keys() & steps_in(second / "checkpoints").keys()
     return counts | {"checkpoints": len(both)}
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def no_part_of_a_run(place: str, name: str) -> bool:
+    """Whether what is called `name` in a row of a log or in a part of a state is a time, or a hash of the rest."""
+    if place in LOGS:
+        return name in _CLOCK_KEYS or name.startswith(_CLOCKS)
+    return name == "checksum" or (place == "session" and name in CLOCKS)
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """Rows of a log; none where there is no such file."""
     return read_jsonl(path) if path.exists() else []
 
 
 def _in_log(first: Path, second: Path, name: str) -> Difference | None:
-    ours, theirs = (_rows(run / name) for run in (first, second))
+    ours, theirs = (rows_of(run / name) for run in (first, second))
     for a, b in zip(ours, theirs, strict=False):
         for key in [*a, *(key for key in b if key not in a)]:
-            if key in _CLOCK_KEYS or key.startswith(_CLOCKS):
+            if no_part_of_a_run(name, key):
                 continue
             if key not in a or key not in b or a[key] != b[key]:
                 return Difference(int(a["step"]), name, key, _shown(a.get(key)), _shown(b.get(key)))
@@ -118,11 +126,11 @@ def _part(folder: Path, part: str) -> Any:
 def _leaves_apart(a: Any, b: Any, place: str) -> Iterator[tuple[str, str, str]]:
     """Place and both values of each leaf that differs, bit for bit."""
     if isinstance(a, dict) and isinstance(b, dict):
-        if _SPACE in a and _SPACE in b:
+        if SPACE in a and SPACE in b:
             return  # its generator is only for sampling from it, and starts anywhere unless somebody seeds it
         for name in [*a, *(name for name in b if name not in a)]:
-            if name == "checksum" or (place == "session" and name in CLOCKS):
-                continue  # of what is compared itself, or a time
+            if no_part_of_a_run(place, name):
+                continue
             yield from _leaves_apart(a.get(name), b.get(name), f"{place}/{name}")
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for i, (x, y) in enumerate(zip(a, b, strict=True)):

@@ -74,6 +74,7 @@ def make_folder(setup: Setup, *, run_dir: Path | None, here: Path | None = None)
             "threads": settings.threads,
             "kernels": settings.kernels,
             "compile": settings.compile,
+            "settings": config["settings"],
         },
     )
 
