@@ -71,7 +71,7 @@ def _compared(run: Path, target: Path, session: Session) -> dict[str, Any]:
     """Makes the run again and says whether it is the same; as `--json` prints it."""
     from steadyrl.training.chain import chain, shared_steps
     from steadyrl.training.comparing import compared, first_difference
-    from steadyrl.training.reproducing import reproduce
+    from steadyrl.training.reproducing import not_compared, reproduce
     from steadyrl.training.run import edited
 
     changed = edited(run)
@@ -84,8 +84,10 @@ def _compared(run: Path, target: Path, session: Session) -> dict[str, Any]:
         session.say(notice.message)
 
     again = reproduce(run, target, hear)
-    difference, counts = first_difference(run, again.path), compared(run, again.path)
-    links = chain(run, shared_steps(run, again.path))
+    if without := not_compared(run):
+        session.say(f"Not compared: {', '.join(without)} of the process, which were as the script had left them.")
+    difference, counts = first_difference(run, again.path, without), compared(run, again.path)
+    links = chain(run, shared_steps(run, again.path), without)
     said = ", ".join(f"{count} {name}" for name, count in counts.items())
     if difference is None:
         session.say(f"Identical ({said}, a chain of {len(links)} intervals that ends in {links[-1].sha256}).")

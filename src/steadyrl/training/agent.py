@@ -200,7 +200,7 @@ class Agent:
         learning = Learning(self, total_timesteps, schedule_steps, listeners_of(callback), say, eval_env)
         folder, setup = None, self.require_setup()
         if run_dir is not None:
-            folder = make_folder(setup.over(learning.total), run_dir=path_of(run_dir, "run_dir"))
+            folder = make_folder(setup.over(learning.total), run_dir=path_of(run_dir, "run_dir"), generators="script")
         elif setup.settings.capture_video:
             raise UserError(
                 "capture_video has no effect without a run folder to write videos into.",

@@ -36,7 +36,7 @@ def shared_steps(*runs: Path) -> set[int]:
     return set.intersection(*found)
 
 
-def chain(run: Path, steps: Collection[int] | None = None) -> list[Link]:
+def chain(run: Path, steps: Collection[int] | None = None, without: Collection[str] = ()) -> list[Link]:
     """The links of a run folder; the last one is of what comes after the last checkpoint.
 
     What no two runs share is left out: times, speeds, and generators that are only for sampling from a space.
@@ -44,6 +44,7 @@ def chain(run: Path, steps: Collection[int] | None = None) -> list[Link]:
     Args:
         run: The run folder.
         steps: Of the checkpoints that end an interval; None is all.
+        without: Parts of the state that are left out.
 
     Raises:
         DamagedError: a checkpoint cannot be read.
@@ -58,7 +59,7 @@ def chain(run: Path, steps: Collection[int] | None = None) -> list[Link]:
                 compared = {key: value for key, value in row.items() if not no_part_of_a_run(name, key)}
                 hashed.update(json.dumps([name, compared], sort_keys=True).encode())
         if end is not None:
-            for piece in _state(run / "checkpoints" / f"step_{end}"):
+            for piece in _state(run / "checkpoints" / f"step_{end}", without):
                 hashed.update(piece)
         before, since = hashed.digest(), since if end is None else end
         last = max((step for step, _, _ in rows), default=0) if end is None else end
@@ -76,11 +77,12 @@ def parted_after(first: list[Link], second: list[Link]) -> tuple[int, int] | Non
     return None if len(first) == len(second) else (since, max(first[-1].step, second[-1].step))
 
 
-def _state(folder: Path) -> Iterator[bytes]:
+def _state(folder: Path, without: Collection[str]) -> Iterator[bytes]:
     parts = read_index(folder)["about"].get("parts", {})
     yield str(parts.get("rings")).encode()  # a replay, whose chunks are named by their hash
     for name, part in read_state(folder).items():
-        yield from _leaves(part, name)
+        if name not in without:
+            yield from _leaves(part, name)
 
 
 def _leaves(value: Any, place: str) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -46,18 +46,19 @@ class Difference:
         return f"step {self.step}, {self.where}, {self.name}: {self.first} and {self.second}"
 
 
-def first_difference(first: Path, second: Path) -> Difference | None:
+def first_difference(first: Path, second: Path, without: Collection[str] = ()) -> Difference | None:
     """The earliest difference between two run folders; None where nothing differs that is not a time.
 
     Args:
         first: A run folder.
         second: Another one of the same configuration.
+        without: Parts of the state that are not compared.
     """
     found = [
         difference
         for difference in (
             *(_in_log(first, second, name) for name in LOGS),
-            _in_checkpoints(first / "checkpoints", second / "checkpoints"),
+            _in_checkpoints(first / "checkpoints", second / "checkpoints", without),
         )
         if difference is not None
     ]
@@ -97,7 +98,7 @@ def _in_log(first: Path, second: Path, name: str) -> Difference | None:
     return None
 
 
-def _in_checkpoints(first: Path, second: Path) -> Difference | None:
+def _in_checkpoints(first: Path, second: Path, without: Collection[str]) -> Difference | None:
     ours, theirs = steps_in(first), steps_in(second)
     for step in sorted(ours.keys() & theirs.keys()):
         where = f"checkpoint step_{step}"
@@ -106,7 +107,7 @@ def _in_checkpoints(first: Path, second: Path) -> Difference | None:
         except DamagedError as error:
             return Difference(step, where, "index", str(error), "")
         for part in [*a, *(part for part in b if part not in a)]:
-            if a.get(part) != b.get(part):
+            if a.get(part) != b.get(part) and part not in without:
                 found = _part(ours[step], part), _part(theirs[step], part)
                 if part == "session" and any(isinstance(side, dict) and side.get("owed") for side in found):
                     continue  # taken as an evaluation was cut off, whose result the other one has: its row is compared

@@ -111,6 +111,11 @@ def reproduce(run: Path, target: Path, say: Callable[[Notice], None]) -> Run:
         return done
 
 
+def not_compared(run: Path) -> tuple[str, ...]:
+    """Parts of a run's state that its record does not tell: the process-wide generators, where a script had them."""
+    return ("generators",) if RunFolder.open(run).manifest.get("generators") == "script" else ()
+
+
 def _require_whole(folder: RunFolder, manifest: Mapping[str, Any]) -> None:
     if manifest["status"] == "running":
         raise UserError(

@@ -37,8 +37,19 @@ if TYPE_CHECKING:
 _MAX_STATE = 1 << 30
 _MAX_DEPTH = 200  # an environment holds objects that hold objects
 _ALIKE = (
-    *("python", "packages", "installed", "lock", "blas", "computing", "cpu", "gpu", "native_kernels", "platform"),
-    *("variables", "git"),
+    "python",
+    "packages",
+    "installed",
+    "lock",
+    "blas",
+    "computing",
+    "cpu",
+    "cpu_flags",
+    "gpu",
+    "native_kernels",
+    "platform",
+    "variables",
+    "git",
 )
 _MOST = 20  # differences that are told
 
