@@ -42,6 +42,17 @@ RESULTS = Path(__file__).parent / "results"
 LINE = "parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))"
 OTHER_LINE = "parameter.copy_(1.0001 * torch.from_numpy(np.ascontiguousarray(values)))"
 FILE = "nn/init.py"
+TOGETHER = 6  # runs that are made again by one process
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from steadyrl.cli.reproduce_command import _compared
+from steadyrl.cli.session import Session
+
+if __name__ == "__main__":
+    said = [json.dumps(_compared(Path(run), Path(run + "-again"), Session())) for run in sys.argv[1:]]
+    Path(sys.argv[1] + "-said").write_text("\\n".join(said))
+"""
 
 
 def cases(algo: str, count: int) -> list[Case]:
@@ -65,33 +76,51 @@ def reproduced(run: Path, path: list[str] | None = None) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def again(algos: list[str], runs: int, keep: Callable[[str, Any], None]) -> bool:
-    """Runs made again in fresh processes."""
-    rows: list[dict[str, Any]] = []
-    for case in itertools.chain.from_iterable(zip(*(cases(algo, runs) for algo in algos), strict=True)):
+def reproduced_together(runs: list[Path]) -> list[dict[str, Any]]:
+    """The same for several runs, one after another in one fresh process, as importing PyTorch takes longest."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(srl.__file__).parent.parent), *sys.path])}
+    command = [sys.executable, "-c", PROGRAM, *map(str, runs)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=1200)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    return [json.loads(line) for line in Path(f"{runs[0]}-said").read_text().splitlines()]
+
+
+def again(algos: list[str], runs: int, known: list[dict[str, Any]], keep: Callable[[str, Any], None]) -> bool:
+    """Runs made again in fresh processes; those that `known` has already are not repeated."""
+    rows, done = list(known), {row["case"] for row in known}
+    wanted = itertools.chain.from_iterable(zip(*(cases(algo, runs) for algo in algos), strict=True))
+    left = [case for case in wanted if named(case) not in done]
+    while left:
+        part, left = left[:TOGETHER], left[TOGETHER:]
         with tempfile.TemporaryDirectory() as folder:
-            run = Path(folder) / "run"
-            if finish(forked(lambda case=case, run=run: case.train(run), Path(folder) / "log")) != 0:  # type: ignore[misc]
-                raise SystemExit(f"{case.name} does not train: {(Path(folder) / 'log').read_text()}")
-            said = reproduced(run)
-            steps = shared_steps(run, Path(f"{run}-again"))
-            links, others = chain(run, steps), chain(Path(f"{run}-again"), steps)
-            updates = int(srl.Run.open(run).metrics()[-1]["train/n_updates"])
-        row = {
-            "case": f"{case.name}, seed {case.more['seed']}",
-            "algo": case.algo,
-            "updates": updates,
-            "intervals": len(links),
-            "parted": parted_after(links, others),
-            **said,
-        }
-        row.pop("run", None)
-        assert updates >= 3, row
-        assert said.get("compared", {}).get("evals.jsonl", 2) >= 2, row
-        rows.append(row)
-        print(f"{row['case']}: {'identical' if said['identical'] else said}", flush=True)
+            paths = [Path(folder) / f"run-{number}" for number in range(len(part))]
+            for case, path in zip(part, paths, strict=True):
+                if finish(forked(lambda case=case, path=path: case.train(path), Path(folder) / "log")) != 0:  # type: ignore[misc]
+                    raise SystemExit(f"{case.name} does not train: {(Path(folder) / 'log').read_text()}")
+            for case, path, said in zip(part, paths, reproduced_together(paths), strict=True):
+                rows.append(judged(case, path, said))
+                print(f"{rows[-1]['case']}: {'identical' if said['identical'] else said}", flush=True)
         keep("again", rows)
     return all(row["identical"] and row["parted"] is None for row in rows)
+
+
+def named(case: Case) -> str:
+    return f"{case.name}, seed {case.more['seed']}"
+
+
+def judged(case: Case, run: Path, said: dict[str, Any]) -> dict[str, Any]:
+    """One row: what was said of a run that was made again, and whether the chains part."""
+    other = Path(f"{run}-again")
+    steps = shared_steps(run, other)
+    links = chain(run, steps)
+    updates = int(srl.Run.open(run).metrics()[-1]["train/n_updates"])
+    row = {"case": named(case), "algo": case.algo, "updates": updates, "intervals": len(links)}
+    row |= {"parted": parted_after(links, chain(other, steps)), **said}
+    row.pop("run", None)
+    assert updates >= 3, row
+    assert said["compared"]["evals.jsonl"] >= 2, row
+    return row
 
 
 def probes(algos: list[str], keep: Callable[[str, Any], None]) -> bool:
@@ -172,7 +201,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", choices=[*names, []], default=names)
     parser.add_argument("--runs", type=int, default=20, help="of each algorithm, in `again`")
     parser.add_argument("--algos", nargs="*", default=list(SMALL))
-    parser.add_argument("--output", type=Path, default=RESULTS / "reproducibility.json")
+    parser.add_argument("--output", type=Path, default=RESULTS / "reproducibility.json", help="what it holds is kept")
     options = parser.parse_args()
     document: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
 
@@ -187,7 +216,7 @@ def main() -> int:
     good = True
     for part in options.parts:
         if part == "again":
-            good &= again(options.algos, options.runs, keep)
+            good &= again(options.algos, options.runs, document.get("again", []), keep)
         else:
             good &= {"probes": probes, "workers": workers, "threads": threads}[part](options.algos, keep)
     return 0 if good else 1

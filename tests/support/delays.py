@@ -19,7 +19,7 @@ class Delayed(gym.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> Stepped:
         time.sleep(_CLOCK.uniform(0.0, MOST_S))
-        return self.env.step(action)  # type: ignore[return-value]
+        return self.env.step(action)
 
 
 def cartpole() -> Delayed:

@@ -145,3 +145,12 @@ def test_the_libraries_are_read_out_of_what_torch_says_of_itself() -> None:
         "interface": "mkl", "mkl": "2024.2-Product Build 20240605", "onednn": "3.11.2", "openmp": "201511"
     }  # fmt: skip
     assert torch_blas("") == {}
+
+
+def test_another_installed_version_is_told(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    about = tmp_path / "other" / "safetensors-99.0.dist-info" / "METADATA"
+    about.parent.mkdir(parents=True)
+    about.write_text("Metadata-Version: 2.1\nName: safetensors\nVersion: 99.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "other"))
+    assert found(run) == [f"packages safetensors was {manifest['packages']['safetensors']} and is 99.0"]
