@@ -14,6 +14,7 @@ from steadyrl.training.ending import recorded
 from steadyrl.training.plan import prepare
 from steadyrl.training.resuming import read_state
 from steadyrl.training.run import execute, go_on
+from steadyrl.training.session import StopAt
 
 ON: dict[str, Any] = {"n_steps": 16, "normalize_obs": True, "normalize_reward": True}
 OFF: dict[str, Any] = {"learning_starts": 60, "batch_size": 16, "buffer_size": 300, "normalize_obs": True}
@@ -41,9 +42,9 @@ def test_five_cycles_with_four_environments_drift_nowhere(algo: str, tmp_path: P
     with recorded(
         (plan := prepare(algo, env, settings | {"run_dir": run}, total_timesteps=TOTAL, preset="none")).folder
     ):
-        execute(plan, stop_at=STOPS[0])
+        execute(plan, stop_at=StopAt(STOPS[0]))
     for step in STOPS[1:]:
-        assert go_on(run, None, (), lambda notice: None, step).status == "stopped"
+        assert go_on(run, None, (), lambda notice: None, StopAt(step)).status == "stopped"
     done = srl.resume(run)
     assert [entry["from_step"] for entry in done.manifest["lineage"]] == list(STOPS)
     assert first_difference(whole.path, done.path) is None

@@ -121,6 +121,21 @@ def test_a_stopped_run_is_made_again_as_far_as_it_came(tmp_path: Path) -> None:
     assert not [text for text in said if "stages" in text or "Not as it was" in text]
 
 
+@pytest.mark.parametrize("cut_off", [True, False], ids=["in the evaluation", "after it"])
+def test_a_run_that_an_evaluation_stopped_is_made_again_as_far(cut_off: bool, tmp_path: Path) -> None:
+    at = [100]
+
+    def listen(event: Event) -> bool | None:
+        before = type(event).__name__ == "Progress" and getattr(event, "step", 0) == at[0]
+        return False if (before if cut_off else type(event).__name__ == "EvaluationEnded") else None
+
+    run = train(tmp_path / "run", callback=listen)
+    assert (run.status, run.manifest["timesteps"], len(run.evals())) == ("stopped", 100, 0 if cut_off else 1)
+    made, _ = again(run.path, tmp_path / "again")
+    assert (made.status, made.manifest["timesteps"], len(made.evals())) == ("stopped", 100, 0 if cut_off else 1)
+    assert first_difference(run.path, made.path) is None
+
+
 @pytest.mark.parametrize("stopped", [None, 116], ids=["finished", "stopped away from a checkpoint"])
 def test_an_extended_run_is_made_again_in_its_stages(stopped: int | None, tmp_path: Path) -> None:
     run = tmp_path / "run"

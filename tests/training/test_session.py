@@ -14,7 +14,7 @@ import steadyrl as srl
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.events import CheckpointSaved, EvaluationEnded, Event, EventStream, MetricsLogged, Progress
 from steadyrl.training.loops import Loop
-from steadyrl.training.session import NEVER, Every, Extras, Session, mean_of
+from steadyrl.training.session import NEVER, Every, Extras, Session, StopAt, mean_of
 from steadyrl.training.signals import StopFlag
 from support.training_envs import Fast
 
@@ -169,7 +169,7 @@ def test_phases_are_those_of_this_call() -> None:
 
 def test_a_session_ends_at_the_step_it_is_told_to_as_by_a_callback() -> None:
     stage = Stage([1.0])
-    session = stage.session(Extras(stage.evaluate, stage.save, Every(1000), stop_at=48))
+    session = stage.session(Extras(stage.evaluate, stage.save, Every(1000), stop_at=StopAt(48)))
     session.run(100, 100, None)
     assert (stage.loop.counters.timesteps, stage.stop.status) == (48, "stopped")
     assert stage.saved == [("step", 48), ("final", 48)]

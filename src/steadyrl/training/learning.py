@@ -34,7 +34,7 @@ from steadyrl.training.logging import RunWriter
 from steadyrl.training.resuming import Checkpoint
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import Saver, keep_newest
-from steadyrl.training.session import Every, Extras, Session
+from steadyrl.training.session import Every, Extras, Session, StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.sources import write_sources
@@ -122,11 +122,11 @@ class Learning:
             say(Notice("schedule", f"Schedules now run over {self.total} steps: those so far and this call's."))
 
     def run(
-        self, *, folder: RunFolder | None, resumed: Checkpoint | None = None, stop_at: int | None = None
+        self, *, folder: RunFolder | None, resumed: Checkpoint | None = None, stop_at: StopAt | None = None
     ) -> Outcome:
         """Train; writes the run folder where there is one, and goes on in it from a checkpoint that was put back.
 
-        At step `stop_at` it ends as a callback would end it.
+        At `stop_at` it ends as a callback would end it.
         """
         agent, setup = self._agent, self._setup
         with ExitStack() as stack:

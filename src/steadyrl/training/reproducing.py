@@ -12,11 +12,13 @@ from steadyrl.errors import RunFailedError, UserError
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Notice
 from steadyrl.training.files import working_folder
+from steadyrl.training.jsonlines import read_jsonl
 from steadyrl.training.plan import Plan, make_folder
 from steadyrl.training.provenance import provenance
 from steadyrl.training.resuming import differences
 from steadyrl.training.run import Run, execute, go_on
 from steadyrl.training.run_folder import RunFolder
+from steadyrl.training.session import StopAt
 from steadyrl.training.signals import signals_raise
 from steadyrl.training.taking_up import setup_of
 
@@ -100,15 +102,27 @@ def reproduce(run: Path, target: Path, say: Callable[[Notice], None]) -> Run:
         plan = Plan(setup, make_folder(setup, run_dir=target))
         try:
             with recorded(plan.folder):
-                done = execute(plan, (), say, target=stages[0].target, stop_at=stages[0].stop_at)
+                done = execute(plan, (), say, target=stages[0].target, stop_at=_stop(stages[0], run, len(stages) == 1))
             for stage in stages[1:]:
-                done = go_on(plan.folder.path, stage.total, (), say, stage.stop_at)
+                done = go_on(plan.folder.path, stage.total, (), say, _stop(stage, run, stage is stages[-1]))
         except RunFailedError as error:
             if manifest["status"] != "failed":
                 raise
             say(Notice("failed-again", f"It failed, as the run did: {error.message}", "warning"))
             return Run.open(plan.folder.path)
+        used, before = (found.get("threads_used") for found in (done.manifest, manifest))
+        if before not in (None, used):
+            say(Notice("not-the-same", f"Not as it was: threads_used was {before} and is {used}.", "warning"))
         return done
+
+
+def _stop(stage: Stage, run: Path, last: bool) -> StopAt | None:
+    """Where it was stopped; an evaluation that the stop cut off has no row unless somebody went on from there."""
+    if stage.stop_at is None:
+        return None
+    path = run / "evals.jsonl"
+    evaluated = path.exists() and any(row["step"] == stage.stop_at for row in read_jsonl(path))
+    return StopAt(stage.stop_at, evaluated or not last)
 
 
 def not_compared(run: Path) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from steadyrl.training.logging import read_jsonl
 from steadyrl.training.plan import Plan, prepare
 from steadyrl.training.resuming import Checkpoint, cut_back, newest, note_lineage, put_back
 from steadyrl.training.run_folder import RunFolder
+from steadyrl.training.session import StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
 from steadyrl.training.taking_up import changed_hyperparameters, setup_of, stretched
@@ -143,7 +144,7 @@ def execute(
     say: Callable[[Notice], None] | None = None,
     *,
     target: int | None = None,
-    stop_at: int | None = None,
+    stop_at: StopAt | None = None,
 ) -> Run:
     """Run a plan to its end, or to the signal or callback that ends it early; the run says which.
 
@@ -154,7 +155,7 @@ def execute(
         listeners: Called with each event; one that returns False ends the run.
         say: Tells the user something once; None is silence.
         target: The step to train to, where that is not the declared total.
-        stop_at: A step before it at which the run ends as if it had been stopped.
+        stop_at: Where before it the run ends as if it had been stopped.
     """
     quiet = say or (lambda notice: None)
     for notice in plan.setup.notices:
@@ -196,9 +197,9 @@ def go_on(
     total_timesteps: int | None,
     listeners: Sequence[Listener],
     say: Callable[[Notice], None],
-    stop_at: int | None = None,
+    stop_at: StopAt | None = None,
 ) -> Run:
-    """As `resume`; at step `stop_at` the run ends as if it had been stopped."""
+    """As `resume`; at `stop_at` the run ends as if it had been stopped."""
     with signals_raise():
         folder = RunFolder.open(run)
         with writing(folder.path, folder.shown):
@@ -210,7 +211,7 @@ def _resumed(
     total_timesteps: int | None,
     listeners: Sequence[Listener],
     say: Callable[[Notice], None],
-    stop_at: int | None,
+    stop_at: StopAt | None,
 ) -> Run:
     here = working_folder()
     setup = setup_of(folder, total_timesteps)

@@ -56,6 +56,14 @@ def _nothing() -> None:
     """Nothing is written in the background."""
 
 
+@dataclass(frozen=True)
+class StopAt:
+    """A step at which a session ends: once the evaluation that is due there was made, or with it cut off."""
+
+    step: int
+    evaluated: bool = True
+
+
 @dataclass
 class Extras:
     """What a session does besides training.
@@ -63,7 +71,7 @@ class Extras:
     `evaluate` is called every `eval_every` environment steps and at the end; `save(kind)` returns the path of a new
     checkpoint, and is called every `save_every` steps, every `save_seconds` and at the end; `check` raises what went
     wrong with one that is written in the background; `keep_failure` writes down
-    a failure that led to a restart, and returns where. At step `stop_at` the call ends as by a callback.
+    a failure that led to a restart, and returns where. At `stop_at` the call ends as by a callback.
     """
 
     evaluate: Callable[[Watch], Evaluation] | None = None
@@ -73,7 +81,7 @@ class Extras:
     keep_failure: Callable[[BrokenEpisode], str | None] | None = None
     save_seconds: float | None = None
     check: Callable[[], None] = _nothing
-    stop_at: int | None = None
+    stop_at: StopAt | None = None
 
 
 class Session:
@@ -159,6 +167,7 @@ class Session:
                 self._since_row.append(loop.learn(total))
             if loop.row_due(before):
                 self._log_row()
+            self._stop_if_told(evaluated=False)
             if extras.eval_every.passed(before, counters.timesteps):
                 self._evaluate(total)
             by_clock = self.elapsed >= next_save
@@ -166,8 +175,7 @@ class Session:
                 self._save("step")
                 next_save = self.elapsed + (extras.save_seconds or math.inf)
             self._progress(total)
-            if extras.stop_at is not None and counters.timesteps >= extras.stop_at:
-                self._stop.set()
+            self._stop_if_told(evaluated=True)
         if self._stop.reason and extras.save is not None:
             self._save("step")  # before the row that only the stop makes: a resumed run takes it back
         if self._since_row:
@@ -296,6 +304,11 @@ class Session:
             self._best = result.mean
             if self._extras.save is not None:
                 self._save("best")
+
+    def _stop_if_told(self, *, evaluated: bool) -> None:
+        told = self._extras.stop_at
+        if told is not None and told.evaluated == evaluated and self._loop.counters.timesteps >= told.step:
+            self._stop.set()
 
     def _watch(self, length: int) -> None:
         """Ends an evaluation when the run should end, and says when an episode of it seems to have no end."""
