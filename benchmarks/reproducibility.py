@@ -21,17 +21,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import steadyrl as srl
-from steadyrl.training.chain import chain, parted_after, shared_steps
 from steadyrl.training.comparing import first_difference
 from steadyrl.training.provenance import provenance
-from support.killing import SMALL, Case, envs_for, finish, forked
+from support.again import cases, judged, name_of, reproduced_together
+from support.killing import SMALL, finish, forked
 from support.threads import NETWORKS, matrix
 from support.workers import ALGOS as WORKER_ALGOS
 from support.workers import BACKENDS, train_delayed
@@ -43,26 +42,6 @@ LINE = "parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))"
 OTHER_LINE = "parameter.copy_(1.0001 * torch.from_numpy(np.ascontiguousarray(values)))"
 FILE = "nn/init.py"
 TOGETHER = 6  # runs that are made again by one process
-PROGRAM = """
-import json, sys
-from pathlib import Path
-from steadyrl.cli.reproduce_command import _compared
-from steadyrl.cli.session import Session
-
-if __name__ == "__main__":
-    said = [json.dumps(_compared(Path(run), Path(run + "-again"), Session())) for run in sys.argv[1:]]
-    Path(sys.argv[1] + "-said").write_text("\\n".join(said))
-"""
-
-
-def cases(algo: str, count: int) -> list[Case]:
-    """So many trainings of an algorithm: environments, normalised or not, sync and async, then other seeds."""
-    kinds = list(itertools.product(("sync", "async"), (False, True), envs_for(algo)))
-    repeated = itertools.islice(itertools.cycle(kinds), count)
-    return [
-        Case(algo, env, normalised, vec, total=600, more={"seed": 5 + number // len(kinds)})
-        for number, (vec, normalised, env) in enumerate(repeated)
-    ]
 
 
 def reproduced(run: Path, path: list[str] | None = None) -> dict[str, Any]:
@@ -76,21 +55,11 @@ def reproduced(run: Path, path: list[str] | None = None) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def reproduced_together(runs: list[Path]) -> list[dict[str, Any]]:
-    """The same for several runs, one after another in one fresh process, as importing PyTorch takes longest."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(srl.__file__).parent.parent), *sys.path])}
-    command = [sys.executable, "-c", PROGRAM, *map(str, runs)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=1200)
-    if done.returncode != 0:
-        raise SystemExit(done.stderr)
-    return [json.loads(line) for line in Path(f"{runs[0]}-said").read_text().splitlines()]
-
-
 def again(algos: list[str], runs: int, known: list[dict[str, Any]], keep: Callable[[str, Any], None]) -> bool:
     """Runs made again in fresh processes; those that `known` has already are not repeated."""
     rows, done = list(known), {row["case"] for row in known}
     wanted = itertools.chain.from_iterable(zip(*(cases(algo, runs) for algo in algos), strict=True))
-    left = [case for case in wanted if named(case) not in done]
+    left = [case for case in wanted if name_of(case) not in done]
     while left:
         part, left = left[:TOGETHER], left[TOGETHER:]
         with tempfile.TemporaryDirectory() as folder:
@@ -105,29 +74,11 @@ def again(algos: list[str], runs: int, known: list[dict[str, Any]], keep: Callab
     return all(row["identical"] and row["parted"] is None for row in rows)
 
 
-def named(case: Case) -> str:
-    return f"{case.name}, seed {case.more['seed']}"
-
-
-def judged(case: Case, run: Path, said: dict[str, Any]) -> dict[str, Any]:
-    """One row: what was said of a run that was made again, and whether the chains part."""
-    other = Path(f"{run}-again")
-    steps = shared_steps(run, other)
-    links = chain(run, steps)
-    updates = int(srl.Run.open(run).metrics()[-1]["train/n_updates"])
-    row = {"case": named(case), "algo": case.algo, "updates": updates, "intervals": len(links)}
-    row |= {"parted": parted_after(links, chain(other, steps)), **said}
-    row.pop("run", None)
-    assert updates >= 3, row
-    assert said["compared"]["evals.jsonl"] >= 2, row
-    return row
-
-
 def probes(algos: list[str], keep: Callable[[str, Any], None]) -> bool:
     """Runs made again after one thing was changed: it has to be named, and the first step and part that differ."""
     rows: list[dict[str, Any]] = []
     for algo in algos:
-        case = replace(cases(algo, 1)[0], total=600)
+        case = cases(algo, 1)[0]
         with tempfile.TemporaryDirectory() as folder:
             run, copy = Path(folder) / "run", Path(folder) / "src"
             assert finish(forked(lambda case=case, run=run: case.train(run), Path(folder) / "log")) == 0  # type: ignore[misc]
@@ -143,8 +94,8 @@ def probes(algos: list[str], keep: Callable[[str, Any], None]) -> bool:
             (run / "config.json").write_text(json.dumps(config), encoding="utf-8")
             found["one hyperparameter"] = reproduced(run)
         for what, said in found.items():
-            named = [f"the code of steadyrl/{FILE}" if "line" in what else "gamma is"]
-            ok = not said["identical"] and any(text.startswith(named[0]) for text in said.get("not_as_it_was", []))
+            named = f"the code of steadyrl/{FILE}" if "line" in what else "gamma is"
+            ok = not said["identical"] and any(text.startswith(named) for text in said.get("not_as_it_was", []))
             rows.append({"algo": algo, "changed": what, "named": ok, **said})
             rows[-1].pop("run", None)
             print(f"{algo}, {what}: {said.get('first_difference')}, {said.get('not_as_it_was')}", flush=True)
