@@ -56,6 +56,26 @@ class Watch:
         return found
 
 
+def described(watch: Watch, rows: int) -> dict[str, Any]:
+    """What is known so far: the results file is written after every stretch."""
+    stretches = watch.stretches()
+    first = next((row for row in stretches if row["checkpoints"]), None)
+    rest = [] if first is None else stretches[stretches.index(first) + 1 :]
+    pairs = [(without, with_) for without, with_ in zip(rest[::2], rest[1::2], strict=False)]
+    assert all(not without["checkpoints"] and len(with_["checkpoints"]) == 1 for without, with_ in pairs)
+    slower = {key: [100 * (with_[key] / without[key] - 1) for without, with_ in pairs] for key in ("wall_s", "cpu_s")}
+    facts = provenance(Path.cwd())
+    return {
+        "rows": rows,
+        "pairs": len(pairs),
+        "slower_percent": {key: {"each": found, "median": median(found or [0.0])} for key, found in slower.items()},
+        "first": first,
+        "stretches": stretches,
+        "load": os.getloadavg(),
+        "machine": {name: facts[name] for name in ("cpu", "platform", "python", "packages")},
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=3)
@@ -71,27 +91,17 @@ def main() -> None:
     assert isinstance(agent.loop, OffPolicyLoop)
     fill(agent.loop.replay, options.rows)
     watch = Watch()
+
+    def keep(event: Event) -> None:
+        known = len(watch.marks)
+        watch(event)
+        if len(watch.marks) > known:
+            document = described(watch, options.rows)
+            options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            print(json.dumps(document["slower_percent"]), document["load"], flush=True)
+
     with tempfile.TemporaryDirectory() as folder:
-        agent.learn(total - EPISODE, schedule_steps=total, run_dir=Path(folder) / "run", callback=watch)
-    stretches = watch.stretches()
-    first = next(row for row in stretches if row["checkpoints"])
-    rest = stretches[stretches.index(first) + 1 :]
-    pairs = [(without, with_) for without, with_ in zip(rest[::2], rest[1::2], strict=False)]
-    assert all(not without["checkpoints"] and len(with_["checkpoints"]) == 1 for without, with_ in pairs)
-    slower = {key: [100 * (with_[key] / without[key] - 1) for without, with_ in pairs] for key in ("wall_s", "cpu_s")}
-    facts = provenance(Path.cwd())
-    document = {
-        "rows": options.rows,
-        "pairs": len(pairs),
-        "slower_percent": {key: {"each": found, "median": median(found)} for key, found in slower.items()},
-        "steps_per_second": STRETCH / median(without["wall_s"] for without, _ in pairs),
-        "first": first,
-        "stretches": stretches,
-        "load": os.getloadavg(),
-        "machine": {name: facts[name] for name in ("cpu", "platform", "python", "packages")},
-    }
-    options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({name: document[name] for name in ("slower_percent", "steps_per_second", "first")}, indent=1))
+        agent.learn(total - EPISODE, schedule_steps=total, run_dir=Path(folder) / "run", callback=keep)
 
 
 if __name__ == "__main__":

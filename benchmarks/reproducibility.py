@@ -126,11 +126,14 @@ def workers(algos: list[str], keep: Callable[[str, Any], None]) -> bool:
     return all(row["first_difference"] is None for row in rows)
 
 
-def threads(algos: list[str], keep: Callable[[str, Any], None]) -> bool:
-    """Weights after a short training with 1, 2, 3 and 4 threads."""
-    rows: list[dict[str, Any]] = []
+def threads(algos: list[str], known: list[dict[str, Any]], keep: Callable[[str, Any], None]) -> bool:
+    """Weights after a short training with 1, 2, 3 and 4 threads; what `known` has already is not repeated."""
+    rows = list(known)
+    done = {(row["network"], row["kernels"], row["algo"]) for row in rows}
     for network, kernels in itertools.product(NETWORKS, ("native", "torch", "torch, MKL_CBWR=AVX2,STRICT")):
-        chosen = [algo for algo in algos if algo in NETWORKS[network].algos]
+        chosen = [algo for algo in algos if algo in NETWORKS[network].algos and (network, kernels, algo) not in done]
+        if not chosen:
+            continue
         for algo, found in matrix(network, kernels, chosen).items():
             rows.append({"algo": algo, "network": network, "kernels": kernels, "by_threads": found})
             print(f"{network}, {kernels}, {algo}: {classes(found)}", flush=True)
@@ -166,10 +169,13 @@ def main() -> int:
 
     good = True
     for part in options.parts:
+        known = document.get(part, [])
         if part == "again":
-            good &= again(options.algos, options.runs, document.get("again", []), keep)
+            good &= again(options.algos, options.runs, known, keep)
+        elif part == "threads":
+            good &= threads(options.algos, known, keep)
         else:
-            good &= {"probes": probes, "workers": workers, "threads": threads}[part](options.algos, keep)
+            good &= {"probes": probes, "workers": workers}[part](options.algos, keep)
     return 0 if good else 1
 
 

@@ -26,12 +26,12 @@ class Network:
         return list(self.options)
 
 
-_SMALL_OFF = {"num_envs": 2, "learning_starts": 64, "batch_size": 64, "buffer_size": 512, "train_freq": 4}
-_LARGE_OFF = {"num_envs": 2, "learning_starts": 256, "batch_size": 256, "buffer_size": 512, "train_freq": 16}
+_SMALL_OFF = {"num_envs": 2, "learning_starts": 64, "batch_size": 64, "buffer_size": 512, "train_freq": 8}
+_LARGE_OFF = {"num_envs": 2, "learning_starts": 256, "batch_size": 256, "buffer_size": 512, "train_freq": 32}
 NETWORKS: dict[str, Network] = {
     "4-64-64": Network(
         "CartPole-v1",
-        512,
+        384,
         {
             "ppo": {"num_envs": 4, "n_steps": 32, "batch_size": 64, "n_epochs": 2, "net_arch": (64, 64)},
             "a2c": {"num_envs": 4, "n_steps": 16, "net_arch": (64, 64)},
@@ -41,7 +41,7 @@ NETWORKS: dict[str, Network] = {
     ),
     "17-256-256-6, batch 256": Network(
         "Legs",
-        1024,
+        768,
         {
             "ppo": {"num_envs": 2, "n_steps": 128, "batch_size": 256, "n_epochs": 2, "net_arch": (256, 256)},
             "a2c": {"num_envs": 2, "n_steps": 128, "net_arch": (256, 256)},
@@ -89,6 +89,8 @@ def matrix(network: str, kernels: str, algos: list[str], counts: tuple[int, ...]
     name, _, value = variables.partition("=")
     environment = {key: found for key, found in os.environ.items() if key != "OMP_NUM_THREADS"}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path)} | ({name: value} if name else {})
+    # More threads than cores would spin for one another for minutes; this changes when they wait, and no bit.
+    environment |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
     command = [sys.executable, "-c", PROGRAM, json.dumps([network, mode, algos, counts])]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode != 0:
