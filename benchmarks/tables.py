@@ -239,12 +239,93 @@ def resume() -> str:
     return table(head, rows) + "\n" + note
 
 
+def reproduced() -> str:
+    """Runs made again in fresh processes, and what was named after a change, from `reproducibility.json`."""
+    document = _reproducibility()
+    if "again" not in document:
+        return PENDING + "\n"
+    rows = []
+    for algo in dict.fromkeys(row["algo"] for row in document["again"]):
+        of_algo = [row for row in document["again"] if row["algo"] == algo]
+        kinds = {row["case"].rpartition(", seed")[0] for row in of_algo}
+        identical = sum(row["identical"] for row in of_algo)
+        chains = sum(row["parted"] is None for row in of_algo)
+        intervals = sum(row["intervals"] for row in of_algo)
+        rows.append([algo, str(len(kinds)), f"{identical} of {len(of_algo)}", f"{chains}, over {intervals} intervals"])
+    packages = document["machine"]["packages"]
+    note = (
+        "CartPole-v1, Pendulum-v1, HalfCheetah-v5 and LunarLander-v3, normalised or not, sync and async; each run has "
+        f"600 steps, 8 checkpoints and 4 evaluations; torch {packages['torch']}, Gymnasium {packages['gymnasium']}.\n"
+    )
+    return table(("algorithm", "kinds of training", "identical", "equal chains"), rows) + "\n" + note
+
+
+def probes() -> str:
+    """What `steadyrl reproduce` said after one thing was changed, from `reproducibility.json`."""
+    document = _reproducibility()
+    if "probes" not in document:
+        return PENDING + "\n"
+    rows = []
+    for row in document["probes"]:
+        first = row["first_difference"]
+        where = "none" if first is None else f"step {first['step']}, {first['where']}, {first['name']}"
+        rows.append([row["algo"], row["changed"], "; ".join(row["not_as_it_was"]), where])
+    return table(("algorithm", "changed", "what it named", "the first that differs"), rows)
+
+
+def backends() -> str:
+    """Run folders by backend, from `reproducibility.json`."""
+    document = _reproducibility()
+    if "workers" not in document:
+        return PENDING + "\n"
+    names = list(dict.fromkeys(row["backend"] for row in document["workers"]))
+    rows = []
+    for algo in dict.fromkeys(row["algo"] for row in document["workers"]):
+        found = {row["backend"]: row for row in document["workers"] if row["algo"] == algo}
+        rows.append([algo, *("identical" if found[name]["first_difference"] is None else "differs" for name in names)])
+    return table(("algorithm", *names), rows)
+
+
+def threads() -> str:
+    """Which numbers of threads give the same bits, from `reproducibility.json`."""
+    document = _reproducibility()
+    if "threads" not in document:
+        return PENDING + "\n"
+    kinds = list(dict.fromkeys(row["kernels"] for row in document["threads"]))
+    rows = []
+    for network in dict.fromkeys(row["network"] for row in document["threads"]):
+        of_network = [row for row in document["threads"] if row["network"] == network]
+        for algo in dict.fromkeys(row["algo"] for row in of_network):
+            found = {row["kernels"]: row["by_threads"] for row in of_network if row["algo"] == algo}
+            rows.append([network, algo, *(_alike(found[kind]) for kind in kinds)])
+    machine = document["machine"]
+    note = f"torch {machine['packages']['torch']}, {machine['native_kernels']}, {machine['cpu']['model']}.\n"
+    return table(("network", "algorithm", *kinds), rows) + "\n" + note
+
+
+def _reproducibility() -> dict[str, Any]:
+    path = RESULTS / "reproducibility.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def _alike(by_threads: dict[str, str]) -> str:
+    """Groups of thread counts with the same bits, such as `1 / 2 = 3 = 4`."""
+    groups: dict[str, list[str]] = {}
+    for count, sha in by_threads.items():
+        groups.setdefault(sha, []).append(count)
+    return "the same for all" if len(groups) == 1 else " / ".join(" = ".join(group) for group in groups.values())
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "learning": learning,
     "speed": speed,
     "time-to": time_to,
     "updates": updates,
     "resume": resume,
+    "reproduced": reproduced,
+    "probes": probes,
+    "backends": backends,
+    "threads": threads,
     "snapshots": snapshots,
     "faults": faults,
     "compiled": compiled,

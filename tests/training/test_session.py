@@ -14,7 +14,7 @@ import steadyrl as srl
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.events import CheckpointSaved, EvaluationEnded, Event, EventStream, MetricsLogged, Progress
 from steadyrl.training.loops import Loop
-from steadyrl.training.session import NEVER, Every, Extras, Session, mean_of
+from steadyrl.training.session import NEVER, Every, Extras, Session, StopAt, mean_of
 from steadyrl.training.signals import StopFlag
 from support.training_envs import Fast
 
@@ -141,3 +141,35 @@ def test_a_rollout_is_trained_short_only_at_the_declared_total(target: int, tota
     stage = Stage([])
     stage.session(Extras()).run(target, total, None)
     assert stage.loop.counters.updates == updates
+
+
+def test_progress_is_told_around_an_evaluation_so_that_its_time_is_not_the_trainings() -> None:
+    stage = Stage([1.0, 2.0, 3.0])
+    stage.session(Extras(stage.evaluate, None, Every(40))).run(100, 100, None)
+    events = [event for event in stage.events if isinstance(event, Progress | EvaluationEnded)]
+    evaluated = [i for i, event in enumerate(events) if isinstance(event, EvaluationEnded)]
+    assert len(evaluated) == 3
+    for i in evaluated:
+        before, after, result = events[i - 2], events[i - 1], events[i]
+        assert isinstance(before, Progress)
+        assert isinstance(after, Progress)
+        assert before.step == after.step == result.step
+        cost = after.phases["eval"] - before.phases.get("eval", 0.0)
+        assert 0.0 <= cost <= after.elapsed_s - before.elapsed_s
+
+
+def test_phases_are_those_of_this_call() -> None:
+    stage = Stage([])
+    stage.session(Extras()).run(40, 100, None)
+    stage.loop.phases.seconds["eval"] = 1e6
+    stage.session(Extras()).run(80, 100, None)
+    last = [event for event in stage.events if isinstance(event, Progress)][-1]
+    assert sum(last.phases.values()) <= last.elapsed_s
+
+
+def test_a_session_ends_at_the_step_it_is_told_to_as_by_a_callback() -> None:
+    stage = Stage([1.0])
+    session = stage.session(Extras(stage.evaluate, stage.save, Every(1000), stop_at=StopAt(48)))
+    session.run(100, 100, None)
+    assert (stage.loop.counters.timesteps, stage.stop.status) == (48, "stopped")
+    assert stage.saved == [("step", 48), ("final", 48)]

@@ -6,12 +6,16 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from steadyrl.cli.parser import understood
 from steadyrl.cli.runs import find_run, runs_below
 from steadyrl.cli.session import Session, exits_are_errors
 from steadyrl.cli.streams import tell
 from steadyrl.errors import RunFailedError, UserError
+
+if TYPE_CHECKING:
+    from steadyrl.training.events import Notice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,27 +60,50 @@ def run(args: list[str], session: Session) -> int:
         tell(found.note, sys.stderr)
     session.say(f"Run folder: {found.path}")
 
+    with tempfile.TemporaryDirectory() as temporary, exits_are_errors(RunFailedError, "the environment"):
+        document = _compared(found.path, options.run_dir or Path(temporary) / "again", session)
+    if session.json:
+        session.emit(document)
+    return 0 if document["identical"] else 1
+
+
+def _compared(run: Path, target: Path, session: Session) -> dict[str, Any]:
+    """Makes the run again and says whether it is the same; as `--json` prints it."""
+    from steadyrl.training.chain import chain, shared_steps
     from steadyrl.training.comparing import compared, first_difference
-    from steadyrl.training.reproducing import reproduce
+    from steadyrl.training.reproducing import not_compared, reproduce
     from steadyrl.training.run import edited
 
-    with tempfile.TemporaryDirectory() as temporary, exits_are_errors(RunFailedError, "the environment"):
-        target = options.run_dir or Path(temporary) / "again"
-        for text in edited(found.path):
-            session.say(f"Not as it was: {text}.")
-        again = reproduce(found.path, target, lambda notice: session.say(notice.message))
-        difference, counts = first_difference(found.path, again.path), compared(found.path, again.path)
-    document = {
-        "run": str(found.path),
+    changed = edited(run)
+    for text in changed:
+        session.say(f"Not as it was: {text}.")
+
+    def hear(notice: Notice) -> None:
+        if notice.code == "not-the-same":
+            changed.append(notice.message.removeprefix("Not as it was: ").removesuffix("."))
+        session.say(notice.message)
+
+    again = reproduce(run, target, hear)
+    if without := not_compared(run):
+        session.say(f"Not compared: {', '.join(without)} of the process, which were as the script had left them.")
+    difference, counts = first_difference(run, again.path, without), compared(run, again.path)
+    links = chain(run, shared_steps(run, again.path), without)
+    said = ", ".join(f"{count} {name}" for name, count in counts.items())
+    if difference is None:
+        session.say(f"Identical ({said}, a chain of {len(links)} intervals that ends in {links[-1].sha256}).")
+    else:
+        known = (
+            f"What is not as it was: {'; '.join(changed)}." if changed else "Nothing is known that is not as it was."
+        )
+        session.say(f"They differ first at {difference}. {known}")
+    return {
+        "run": str(run),
         "identical": difference is None,
         "first_difference": None if difference is None else difference.to_json(),
         "compared": counts,
+        "not_as_it_was": changed,
+        "chain": {"intervals": len(links), "sha256": links[-1].sha256},
     }
-    if session.json:
-        session.emit(document)
-    said = ", ".join(f"{count} {name}" for name, count in counts.items())
-    session.say(f"Identical ({said})." if difference is None else f"They differ first at {difference}.")
-    return 0 if difference is None else 1
 
 
 def _statistical(word: str | None, options: ReproduceOptions, session: Session) -> int:

@@ -204,9 +204,12 @@ def _unforeseen(error: BaseException, session: Session) -> SteadyRLError:
         )
     path = _write_traceback(error, session)
     details = f"The details are in {path}." if path else "STEADYRL_DEBUG=1 shows the details."
+    go_on = ""
+    if session.run_dir is not None and _can_go_on(session.run_dir):
+        go_on = f" Once it is mended, go on: steadyrl resume {session.run_dir}"
     return SteadyRLError(
         f"Unexpected {type(error).__name__}: {first_line}".rstrip(": "),
-        remedy=f"{details} If your environment is not the cause, please report it with that file.",
+        remedy=f"{details} If your environment is not the cause, please report it with that file.{go_on}",
         code="unexpected",
     )
 

@@ -36,6 +36,8 @@ class RunSettings:
     """Threads of the networks; None is 1 for PyTorch, whose bits depend on it, and every core for native kernels."""
     kernels: Literal["auto", "native", "torch"] = "auto"
     """What runs networks and losses on the CPU: native kernels, or PyTorch; auto is native where they are built."""
+    deterministic: bool = False
+    """On a GPU only operations that repeat to the bit: slower, and an error where PyTorch has none; a CPU repeats."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Whether torch.compile runs the losses that PyTorch runs; auto where that saves twice the time it takes."""
     eval_freq: int | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -23,6 +23,7 @@ from steadyrl.spaces import ObsTree
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
 from steadyrl.training.backend import settled
 from steadyrl.training.compiling import Choice, require_compilable
+from steadyrl.training.determinism import repeatable
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import jsonable, write_atomic
@@ -151,12 +152,15 @@ class Agent:
         """Environment steps trained on so far."""
         return self._loop.counters.timesteps if self._loop else int(self.about.get("num_timesteps", 0))
 
-    def computing(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def computing(self) -> Iterator[None]:
         """Inside, this agent's networks compute with its number of threads, and with the weights they were given."""
         self.policy.regain()
         threads = self.setup.settings.threads if self.setup else None
         some = not all(part.on_kernels for part in self.policy.parts.values())
-        return computing_threads(threads, native=self.policy.native, torch_too=some)
+        wanted = self.setup is not None and self.setup.settings.deterministic
+        with repeatable(wanted), computing_threads(threads, native=self.policy.native, torch_too=some):
+            yield
 
     @property
     def env_factory(self) -> EnvFactory | None:
@@ -196,7 +200,7 @@ class Agent:
         learning = Learning(self, total_timesteps, schedule_steps, listeners_of(callback), say, eval_env)
         folder, setup = None, self.require_setup()
         if run_dir is not None:
-            folder = make_folder(setup.over(learning.total), run_dir=path_of(run_dir, "run_dir"))
+            folder = make_folder(setup.over(learning.total), run_dir=path_of(run_dir, "run_dir"), generators="script")
         elif setup.settings.capture_video:
             raise UserError(
                 "capture_video has no effect without a run folder to write videos into.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from steadyrl.training.saving import CLOCKS, LOGS, STATE
 _CLOCKS = ("time/", "system/")  # tags that no two runs share
 _CLOCK_KEYS = {"time_s"}
 _SHOWN = 80
-_SPACE = "~space"  # what a snapshot calls the state of a space
+SPACE = "~space"  # what a snapshot calls the state of a space
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,19 @@ class Difference:
         return f"step {self.step}, {self.where}, {self.name}: {self.first} and {self.second}"
 
 
-def first_difference(first: Path, second: Path) -> Difference | None:
+def first_difference(first: Path, second: Path, without: Collection[str] = ()) -> Difference | None:
     """The earliest difference between two run folders; None where nothing differs that is not a time.
 
     Args:
         first: A run folder.
         second: Another one of the same configuration.
+        without: Parts of the state that are not compared.
     """
     found = [
         difference
         for difference in (
             *(_in_log(first, second, name) for name in LOGS),
-            _in_checkpoints(first / "checkpoints", second / "checkpoints"),
+            _in_checkpoints(first / "checkpoints", second / "checkpoints", without),
         )
         if difference is not None
     ]
@@ -66,20 +67,28 @@ def first_difference(first: Path, second: Path) -> Difference | None:
 
 def compared(first: Path, second: Path) -> dict[str, int]:
     """How much there was to compare: rows of each log, and checkpoints that both have."""
-    counts = {name: min(len(_rows(first / name)), len(_rows(second / name))) for name in LOGS}
+    counts = {name: min(len(rows_of(first / name)), len(rows_of(second / name))) for name in LOGS}
     both = steps_in(first / "checkpoints").keys() & steps_in(second / "checkpoints").keys()
     return counts | {"checkpoints": len(both)}
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def no_part_of_a_run(place: str, name: str) -> bool:
+    """Whether what is called `name` in a row of a log or in a part of a state is a time, or a hash of the rest."""
+    if place in LOGS:
+        return name in _CLOCK_KEYS or name.startswith(_CLOCKS)
+    return name == "checksum" or (place == "session" and name in CLOCKS)
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """Rows of a log; none where there is no such file."""
     return read_jsonl(path) if path.exists() else []
 
 
 def _in_log(first: Path, second: Path, name: str) -> Difference | None:
-    ours, theirs = (_rows(run / name) for run in (first, second))
+    ours, theirs = (rows_of(run / name) for run in (first, second))
     for a, b in zip(ours, theirs, strict=False):
         for key in [*a, *(key for key in b if key not in a)]:
-            if key in _CLOCK_KEYS or key.startswith(_CLOCKS):
+            if no_part_of_a_run(name, key):
                 continue
             if key not in a or key not in b or a[key] != b[key]:
                 return Difference(int(a["step"]), name, key, _shown(a.get(key)), _shown(b.get(key)))
@@ -89,7 +98,7 @@ def _in_log(first: Path, second: Path, name: str) -> Difference | None:
     return None
 
 
-def _in_checkpoints(first: Path, second: Path) -> Difference | None:
+def _in_checkpoints(first: Path, second: Path, without: Collection[str]) -> Difference | None:
     ours, theirs = steps_in(first), steps_in(second)
     for step in sorted(ours.keys() & theirs.keys()):
         where = f"checkpoint step_{step}"
@@ -98,7 +107,7 @@ def _in_checkpoints(first: Path, second: Path) -> Difference | None:
         except DamagedError as error:
             return Difference(step, where, "index", str(error), "")
         for part in [*a, *(part for part in b if part not in a)]:
-            if a.get(part) != b.get(part):
+            if a.get(part) != b.get(part) and part not in without:
                 found = _part(ours[step], part), _part(theirs[step], part)
                 if part == "session" and any(isinstance(side, dict) and side.get("owed") for side in found):
                     continue  # taken as an evaluation was cut off, whose result the other one has: its row is compared
@@ -118,11 +127,11 @@ def _part(folder: Path, part: str) -> Any:
 def _leaves_apart(a: Any, b: Any, place: str) -> Iterator[tuple[str, str, str]]:
     """Place and both values of each leaf that differs, bit for bit."""
     if isinstance(a, dict) and isinstance(b, dict):
-        if _SPACE in a and _SPACE in b:
+        if SPACE in a and SPACE in b:
             return  # its generator is only for sampling from it, and starts anywhere unless somebody seeds it
         for name in [*a, *(name for name in b if name not in a)]:
-            if name == "checksum" or (place == "session" and name in CLOCKS):
-                continue  # of what is compared itself, or a time
+            if no_part_of_a_run(place, name):
+                continue
             yield from _leaves_apart(a.get(name), b.get(name), f"{place}/{name}")
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for i, (x, y) in enumerate(zip(a, b, strict=True)):

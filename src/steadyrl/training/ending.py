@@ -52,7 +52,7 @@ def _record(folder: RunFolder, error: BaseException, fresh: bool) -> None:
         path = _write_traceback(folder, error)
         message = f"{type(error).__name__}: {words(error)}"
         folder.finish("failed", message=message, error_file=path and path.name, **known)
-        if isinstance(error, SteadyRLError) and error.code == "cannot-write" and folder.can_go_on:
+        if isinstance(error, SteadyRLError) and folder.can_go_on:
             error.remedy = f"{error.remedy} Then go on: steadyrl resume {folder.shown}".lstrip()
         if path and isinstance(error, SteadyRLError):
             error.remedy = f"{error.remedy} Traceback: {folder.shown / path.name}".lstrip()

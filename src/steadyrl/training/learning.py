@@ -21,6 +21,7 @@ from steadyrl.errors import NonFiniteError, UserError, words
 from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import save_checkpoint
 from steadyrl.training.compiling import record, start_compiling
+from steadyrl.training.computing import compared_threads, computing_facts
 from steadyrl.training.curve import write_curve
 from steadyrl.training.evaluation import Evaluation, Watch
 from steadyrl.training.evaluator import Evaluator
@@ -33,7 +34,7 @@ from steadyrl.training.logging import RunWriter
 from steadyrl.training.resuming import Checkpoint
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import Saver, keep_newest
-from steadyrl.training.session import Every, Extras, Session
+from steadyrl.training.session import Every, Extras, Session, StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.sources import write_sources
@@ -94,6 +95,7 @@ class Learning:
         self._setup = agent.require_setup()
         self._loop = agent.loop
         self._say = say
+        self._resuming = resuming
         self._stop = StopFlag()
         self.events = EventStream()
         for listener in listeners_of(listeners):
@@ -119,8 +121,13 @@ class Learning:
             agent.told.add("schedule")
             say(Notice("schedule", f"Schedules now run over {self.total} steps: those so far and this call's."))
 
-    def run(self, *, folder: RunFolder | None, resumed: Checkpoint | None = None) -> Outcome:
-        """Train; writes the run folder where there is one, and goes on in it from a checkpoint that was put back."""
+    def run(
+        self, *, folder: RunFolder | None, resumed: Checkpoint | None = None, stop_at: StopAt | None = None
+    ) -> Outcome:
+        """Train; writes the run folder where there is one, and goes on in it from a checkpoint that was put back.
+
+        At `stop_at` it ends as a callback would end it.
+        """
         agent, setup = self._agent, self._setup
         with ExitStack() as stack:
             stack.enter_context(agent.computing())
@@ -134,7 +141,7 @@ class Learning:
                     self.events.add(_Camera(agent, folder))
             files = FailureFiles(folder, setup.source)
             extras = self._extras(folder, stack)
-            extras.keep_failure = files.keep_restart
+            extras.keep_failure, extras.stop_at = files.keep_restart, stop_at
             session = Session(self._loop, self.events, extras, self._stop)
             best = agent.best_mean if folder is None else None  # a folder holds a best agent of its own
             if resumed is not None:
@@ -222,7 +229,9 @@ class Learning:
         saver = Saver(agent, folder.path, keep_last=settings.keep_last)
         stack.push(saver.leave)
         self._saver = saver
+        began_at = folder.manifest.get("began_at") if self._resuming else self._loop.counters.timesteps
         folder.add(checkpoints=inventory(agent, ability), device=str(agent.policy.device), target=self.target)
+        folder.add(began_at=began_at, computing=computing_facts(), threads_used=compared_threads(folder, self._say))
         write_sources(folder.path, folder.config["settings"]["env"], folder.manifest["working_directory"])
 
         def save(kind: str) -> Path:
@@ -262,7 +271,7 @@ class Learning:
             answer = listener(event)
             self._agent.policy.regain()  # a listener may put other weights in place of the policy's
             if isinstance(answer, bool | np.bool_) and not answer:
-                self._stop.reason = self._stop.reason or "callback"
+                self._stop.set()
 
         return listen
 

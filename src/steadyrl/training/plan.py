@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from steadyrl.training.files import working_folder
 from steadyrl.training.run_folder import RunFolder
@@ -43,8 +43,13 @@ def prepare(
     return Plan(setup, make_folder(setup, run_dir=setup.settings.run_dir, here=here))
 
 
-def make_folder(setup: Setup, *, run_dir: Path | None, here: Path | None = None) -> RunFolder:
-    """The run folder of a setup, with its configuration and manifest; relative paths start from `here`."""
+def make_folder(
+    setup: Setup, *, run_dir: Path | None, here: Path | None = None, generators: Literal["run", "script"] = "run"
+) -> RunFolder:
+    """The run folder of a setup, with its configuration and manifest; relative paths start from `here`.
+
+    `generators` tells whether the run seeds those of the process, or takes them as the script left them.
+    """
     settings = setup.settings
     here = working_folder() if here is None else here
     config = setup.to_json()
@@ -74,6 +79,8 @@ def make_folder(setup: Setup, *, run_dir: Path | None, here: Path | None = None)
             "threads": settings.threads,
             "kernels": settings.kernels,
             "compile": settings.compile,
+            "settings": config["settings"],
+            "generators": generators,
         },
     )
 

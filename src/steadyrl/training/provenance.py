@@ -33,12 +33,26 @@ PACKAGES = (
 # How many threads and which code paths numerical libraries take.
 VARIABLES = (
     "OMP_NUM_THREADS",
+    "ATEN_CPU_CAPABILITY",
+    "STEADYRL_ISA",
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_CBWR",
     "CUBLAS_WORKSPACE_CONFIG",
     "CUDA_VISIBLE_DEVICES",
     "PYTHONHASHSEED",
+)
+# Files that pin what is installed, in the working folder or at the root of its repository.
+LOCKS = (
+    "uv.lock",
+    "poetry.lock",
+    "pdm.lock",
+    "pixi.lock",
+    "Pipfile.lock",
+    "conda-lock.yml",
+    "pylock.toml",
+    "requirements.txt",
+    "requirements/dev.txt",
 )
 
 
@@ -52,8 +66,10 @@ def provenance(working_directory: Path) -> dict[str, Any]:
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "platform": platform.platform(),
         "installed": _installed(),
+        "lock": lock_hashes(working_directory),
         "blas": _blas(),
-        "cpu": {"model": _cpu_model(), "cores": os.cpu_count()},
+        "cpu": {"model": cpu_model(), "cores": os.cpu_count()},
+        "cpu_flags": _cpu_flags(),
         "gpu": _gpu(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "native_kernels": kernels.isa() if kernels.available() else None,
@@ -70,6 +86,19 @@ def _installed() -> dict[str, str]:
                     name, version = entry.name.removesuffix(".dist-info").split("-")[:2]
                     found.setdefault(name.lower(), version)
     return dict(sorted(found.items()))
+
+
+def lock_hashes(working_directory: Path) -> dict[str, str]:
+    """SHA-256 of each lock file in a folder, or else at the root of the repository that it is in."""
+    root = next((place for place in (working_directory, *working_directory.parents) if (place / ".git").exists()), None)
+    found = {}
+    for name in LOCKS:
+        for place in (working_directory, root):
+            with suppress(OSError):
+                if place is not None and (place / name).is_file():
+                    found[name] = hashlib.sha256((place / name).read_bytes()).hexdigest()
+                    break
+    return found
 
 
 def _blas() -> dict[str, str] | None:
@@ -96,7 +125,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """What the CPU calls itself."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -104,6 +134,17 @@ def _cpu_model() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def _cpu_flags() -> list[str]:
+    """What the CPU can do, by the names of the Linux kernel; nothing where no such list is found."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith(("flags", "Features")):
+                return sorted(set(line.partition(":")[2].split()))
+    except OSError:
+        pass
+    return []
 
 
 def _git(directory: Path) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from steadyrl.errors import RunFailedError, UserError
 from steadyrl.strict_json import strict_object
 from steadyrl.training.checkpoint import DamagedError, newest_whole, require_file, steps_in, unreadable
 from steadyrl.training.chunks import FOLDER, ChunkStore, named_chunks, read_rings
+from steadyrl.training.computing import computing_facts
 from steadyrl.training.durable import set_aside
 from steadyrl.training.events import Notice
 from steadyrl.training.files import write_json
@@ -28,13 +29,28 @@ from steadyrl.training.saving import ARRAYS, LOGS, STATE
 from steadyrl.training.session_form import require_session
 from steadyrl.training.sources import changed_code
 from steadyrl.training.state import restore_training
+from steadyrl.training.taking_up import changed_settings
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
 
 _MAX_STATE = 1 << 30
 _MAX_DEPTH = 200  # an environment holds objects that hold objects
-_ALIKE = ("python", "packages", "installed", "blas", "cpu", "gpu", "native_kernels", "platform", "variables", "git")
+_ALIKE = (
+    "python",
+    "packages",
+    "installed",
+    "lock",
+    "blas",
+    "computing",
+    "cpu",
+    "cpu_flags",
+    "gpu",
+    "native_kernels",
+    "platform",
+    "variables",
+    "git",
+)
 _MOST = 20  # differences that are told
 
 
@@ -196,6 +212,8 @@ def note_lineage(folder: RunFolder, checkpoint: Checkpoint, total: int, here: Pa
         "from_step": checkpoint.step,
         "was": manifest["status"],
         "total_timesteps": [manifest.get("total_timesteps"), total],
+        "target": manifest.get("target"),
+        "episodes": "anew" if checkpoint.state["envs"] is None else "go on",
         "differs": differs,
     } | {name: now[name] for name in ("command_line", "git")}
     lineage = [*manifest.get("lineage", []), entry]
@@ -207,11 +225,18 @@ def note_lineage(folder: RunFolder, checkpoint: Checkpoint, total: int, here: Pa
 
 
 def differences(folder: RunFolder, now: Mapping[str, Any]) -> list[str]:
-    """What of versions, hardware and code is not as a run's record says, in words; what it does not say is left out."""
-    manifest = folder.manifest
+    """What of settings, versions, hardware and code is not as a run's record says, in words.
+
+    What the record does not say is left out.
+    """
+    manifest, now = folder.manifest, {"computing": computing_facts(), **now}
     found = [
-        text for name in _ALIKE if name in manifest for text in _apart(name, manifest[name], now.get(name))
-    ] + changed_code(folder.path, folder.config["settings"]["env"])
+        *changed_settings(folder),
+        *(text for name in _ALIKE if name in manifest for text in _apart(name, manifest[name], now.get(name))),
+        *changed_code(folder.path, folder.config["settings"]["env"]),
+    ]
+    told = {text.replace("packages ", "installed ", 1) for text in found if text.startswith("packages ")}
+    found = [text for text in found if text not in told]
     return found if len(found) <= _MOST else [*found[:_MOST], f"and {len(found) - _MOST} more things differ"]
 
 
@@ -219,6 +244,9 @@ def _apart(name: str, was: Any, found: Any) -> list[str]:
     if isinstance(was, dict) and isinstance(found, dict):
         keys = [*was, *(key for key in found if key not in was)]
         return [text for key in keys for text in _apart(f"{name} {key}", was.get(key), found.get(key))]
+    if isinstance(was, list) and isinstance(found, list) and was != found:
+        apart = {"lacks": [x for x in was if x not in found], "has besides": [x for x in found if x not in was]}
+        return [f"{name} {how} {_short(' '.join(map(str, each)))}" for how, each in apart.items() if each]
     return [] if was == found else [f"{name} was {_short(was)} and is {_short(found)}"]
 
 

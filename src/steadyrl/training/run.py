@@ -15,6 +15,7 @@ from steadyrl.training.agents import AGENTS, load
 from steadyrl.training.arguments import listeners_of
 from steadyrl.training.checkpoint import POLICY, find_checkpoint
 from steadyrl.training.compiling import take_up
+from steadyrl.training.displays import make_display
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import working_folder
@@ -25,6 +26,7 @@ from steadyrl.training.logging import read_jsonl
 from steadyrl.training.plan import Plan, prepare
 from steadyrl.training.resuming import Checkpoint, cut_back, newest, note_lineage, put_back
 from steadyrl.training.run_folder import RunFolder
+from steadyrl.training.session import StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
 from steadyrl.training.taking_up import changed_hyperparameters, setup_of, stretched
@@ -136,7 +138,14 @@ class Run:
         return f"Run({str(self.path)!r}, status={self.status!r})"
 
 
-def execute(plan: Plan, listeners: Sequence[Listener] = (), say: Callable[[Notice], None] | None = None) -> Run:
+def execute(
+    plan: Plan,
+    listeners: Sequence[Listener] = (),
+    say: Callable[[Notice], None] | None = None,
+    *,
+    target: int | None = None,
+    stop_at: StopAt | None = None,
+) -> Run:
     """Run a plan to its end, or to the signal or callback that ends it early; the run says which.
 
     An error is left to the caller to record: see `recorded`.
@@ -145,6 +154,8 @@ def execute(plan: Plan, listeners: Sequence[Listener] = (), say: Callable[[Notic
         plan: From `prepare`; its notices go to `say`.
         listeners: Called with each event; one that returns False ends the run.
         say: Tells the user something once; None is silence.
+        target: The step to train to, where that is not the declared total.
+        stop_at: Where before it the run ends as if it had been stopped.
     """
     quiet = say or (lambda notice: None)
     for notice in plan.setup.notices:
@@ -152,8 +163,9 @@ def execute(plan: Plan, listeners: Sequence[Listener] = (), say: Callable[[Notic
     agent = AGENTS[plan.setup.resolved.algo].from_setup(plan.setup)
     generators = generators_of_run(agent.seeds.stream("env", "process"))
     with writing(plan.folder.path, plan.folder.shown), generators:
-        learning = Learning(agent, plan.setup.resolved.total_timesteps, None, listeners, quiet)
-        outcome = learning.run(folder=plan.folder)
+        total = plan.setup.resolved.total_timesteps
+        learning = Learning(agent, total if target is None else target, total, listeners, quiet)
+        outcome = learning.run(folder=plan.folder, stop_at=stop_at)
     release()
     return Run(plan.folder, agent, outcome)
 
@@ -177,15 +189,29 @@ def resume(
         UserError: it has no whole checkpoint, is finished, or its environment cannot be made again.
         RunFailedError: as `train`.
     """
-    listeners = listeners_of(callback)
+    return go_on(Path(run), total_timesteps, listeners_of(callback), say)
+
+
+def go_on(
+    run: Path,
+    total_timesteps: int | None,
+    listeners: Sequence[Listener],
+    say: Callable[[Notice], None],
+    stop_at: StopAt | None = None,
+) -> Run:
+    """As `resume`; at `stop_at` the run ends as if it had been stopped."""
     with signals_raise():
-        folder = RunFolder.open(Path(run))
+        folder = RunFolder.open(run)
         with writing(folder.path, folder.shown):
-            return _resumed(folder, total_timesteps, listeners, say)
+            return _resumed(folder, total_timesteps, listeners, say, stop_at)
 
 
 def _resumed(
-    folder: RunFolder, total_timesteps: int | None, listeners: Sequence[Listener], say: Callable[[Notice], None]
+    folder: RunFolder,
+    total_timesteps: int | None,
+    listeners: Sequence[Listener],
+    say: Callable[[Notice], None],
+    stop_at: StopAt | None,
 ) -> Run:
     here = working_folder()
     setup = setup_of(folder, total_timesteps)
@@ -218,7 +244,7 @@ def _resumed(
             for text in _told(agent, checkpoint, declared, total):
                 say(Notice("schedule", text))
             learning = Learning(agent, target - checkpoint.step, total, listeners, say, resuming=True)
-            outcome = learning.run(folder=folder, resumed=checkpoint)
+            outcome = learning.run(folder=folder, resumed=checkpoint, stop_at=stop_at)
             release()
             return Run(folder, agent, outcome)
 
@@ -261,6 +287,7 @@ def train(
     total_timesteps: int | None = None,
     preset: str = "auto",
     callback: Listener | Sequence[Listener] | None = None,
+    display: str = "none",
     **options: Any,
 ) -> Run:
     """Train into a run folder, as `steadyrl train` does.
@@ -271,6 +298,7 @@ def train(
         total_timesteps: Environment steps; else the preset's, else a million.
         preset: `auto`, `none` or a preset's name.
         callback: Called with each event; returning False ends the run.
+        display: How progress is shown on stderr: `auto`, `live`, `plain`, `notebook`, `json` or `none`.
         **options: Hyperparameters and settings of the run under the names of the command line's flags.
 
     Raises:
@@ -279,8 +307,11 @@ def train(
         KeyboardInterrupt: SIGINT came before the training began or after it ended; SystemExit with the status of the
             signal for SIGTERM and SIGUSR1. Within the training a signal ends the run, whose status says so.
     """
-    listeners = listeners_of(callback)
-    with signals_raise():
-        plan = prepare(algo, env, options, preset=preset, total_timesteps=total_timesteps)
-        with recorded(plan.folder):
-            return execute(plan, listeners, say)
+    listeners, shown = listeners_of(callback), make_display(display)
+    try:
+        with signals_raise():
+            plan = prepare(algo, env, options, preset=preset, total_timesteps=total_timesteps)
+            with recorded(plan.folder):
+                return execute(plan, [shown, *listeners], say)
+    finally:
+        shown.close()

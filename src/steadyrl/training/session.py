@@ -56,6 +56,14 @@ def _nothing() -> None:
     """Nothing is written in the background."""
 
 
+@dataclass(frozen=True)
+class StopAt:
+    """A step at which a session ends: once the evaluation that is due there was made, or with it cut off."""
+
+    step: int
+    evaluated: bool = True
+
+
 @dataclass
 class Extras:
     """What a session does besides training.
@@ -63,7 +71,7 @@ class Extras:
     `evaluate` is called every `eval_every` environment steps and at the end; `save(kind)` returns the path of a new
     checkpoint, and is called every `save_every` steps, every `save_seconds` and at the end; `check` raises what went
     wrong with one that is written in the background; `keep_failure` writes down
-    a failure that led to a restart, and returns where.
+    a failure that led to a restart, and returns where. At `stop_at` the call ends as by a callback.
     """
 
     evaluate: Callable[[Watch], Evaluation] | None = None
@@ -73,6 +81,7 @@ class Extras:
     keep_failure: Callable[[BrokenEpisode], str | None] | None = None
     save_seconds: float | None = None
     check: Callable[[], None] = _nothing
+    stop_at: StopAt | None = None
 
 
 class Session:
@@ -90,6 +99,7 @@ class Session:
         self._events = events
         self._extras = extras
         self._stop = stop
+        loop.phases.seconds.clear()  # of an earlier call
         self._since_row: list[dict[str, Tensor | float]] = []
         self._start = perf_counter()
         self._best: float | None = None
@@ -135,7 +145,7 @@ class Session:
         self._best = best
         next_save = math.inf if extras.save_seconds is None else self.elapsed + extras.save_seconds
         if self._owed:
-            self._evaluate()
+            self._evaluate(total)
         while counters.timesteps < target and not self._stop.reason:
             extras.check()
             before = counters.timesteps
@@ -157,20 +167,22 @@ class Session:
                 self._since_row.append(loop.learn(total))
             if loop.row_due(before):
                 self._log_row()
+            self._stop_if_told(evaluated=False)
             if extras.eval_every.passed(before, counters.timesteps):
-                self._evaluate()
+                self._evaluate(total)
             by_clock = self.elapsed >= next_save
             if extras.save is not None and (by_clock or extras.save_every.passed(before, counters.timesteps)):
                 self._save("step")
                 next_save = self.elapsed + (extras.save_seconds or math.inf)
             self._progress(total)
+            self._stop_if_told(evaluated=True)
         if self._stop.reason and extras.save is not None:
             self._save("step")  # before the row that only the stop makes: a resumed run takes it back
         if self._since_row:
             self._log_row()
         self._progress(total, now=True)
         if not self._stop.reason:
-            self._evaluate()
+            self._evaluate(total)
         if extras.save is not None:
             last = not self._stop.reason and extras.save_every.steps > 0 and self._saved_at != self._now()
             if last or self._owed:
@@ -258,11 +270,15 @@ class Session:
             if restarts & (restarts - 1) == 0:
                 self._events.emit(Notice("env-restart", restart_notice(episode, restarts, file), "warning"))
 
-    def _evaluate(self) -> None:
-        """Evaluate, unless the agent is still the one that was evaluated last; keep it if it is the best so far."""
+    def _evaluate(self, total: int) -> None:
+        """Evaluate, unless the agent is still the one that was evaluated last; keep it if it is the best so far.
+
+        Progress is told before and after it, so that nobody takes its time for the training's.
+        """
         counters = self._loop.counters
         if self._extras.evaluate is None or self._evaluated_at == self._now():
             return
+        self._progress(total, now=True)
         try:
             with self._loop.phases("eval"):
                 result = self._extras.evaluate(self._watch)
@@ -270,6 +286,7 @@ class Session:
             self._owed = True
             return
         self._evaluated_at, self._evaluation, self._owed = self._now(), result, False
+        self._progress(total, now=True)
         is_best = self._best is None or result.mean > self._best
         self._events.emit(
             EvaluationEnded(
@@ -287,6 +304,11 @@ class Session:
             self._best = result.mean
             if self._extras.save is not None:
                 self._save("best")
+
+    def _stop_if_told(self, *, evaluated: bool) -> None:
+        told = self._extras.stop_at
+        if told is not None and told.evaluated == evaluated and self._loop.counters.timesteps >= told.step:
+            self._stop.set()
 
     def _watch(self, length: int) -> None:
         """Ends an evaluation when the run should end, and says when an episode of it seems to have no end."""

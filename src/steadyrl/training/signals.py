@@ -51,6 +51,10 @@ class StopFlag:
     def __init__(self) -> None:
         self.reason = ""
 
+    def set(self) -> None:
+        """The run should end, as a callback ends it, unless a signal came before."""
+        self.reason = self.reason or "callback"
+
     @property
     def status(self) -> str:
         """The run's status in the manifest."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -41,11 +42,22 @@ def code_hashes(env: str) -> dict[str, str]:
     file, _, _ = env.rpartition(":")
     if file.endswith(".py"):
         paths[file] = Path(file)
+    elif file and (origin := _origin(file)) is not None:
+        paths[file] = origin
     found = {}
     for name, path in paths.items():
         with suppress(OSError):
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
+
+
+def _origin(module: str) -> Path | None:
+    """The file of a module that an environment's id names, such as `package.module` of `package.module:Id-v0`."""
+    with suppress(ImportError, ValueError, AttributeError):
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
+            return Path(spec.origin)
+    return None
 
 
 def changed_code(run: Path, env: str) -> list[str]:

@@ -71,6 +71,21 @@ def _schedules(config: Config) -> dict[str, LinearSchedule]:
     return schedules
 
 
+_CHOSEN_LATER = ("vec", "num_workers")  # written into config.json once they are settled
+
+
+def changed_settings(folder: RunFolder) -> list[str]:
+    """Settings of `config.json` that are not those which the run began with, in words."""
+    began, now = folder.manifest.get("settings"), folder.config.get("settings")
+    if not isinstance(began, dict) or not isinstance(now, dict):
+        return []
+    return [
+        f"{name} is {now.get(name)!r} in config.json, and the run began with {value!r}"
+        for name, value in began.items()
+        if name not in _CHOSEN_LATER and now.get(name) != value
+    ]
+
+
 def changed_hyperparameters(config: dict[str, Any], saved: dict[str, Any]) -> list[str]:
     """Hyperparameters of `config.json` that are not those which the saved agent was trained with, in words."""
     return [

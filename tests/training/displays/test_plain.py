@@ -81,3 +81,22 @@ def test_plain_has_only_printable_ascii_and_parses_back() -> None:
     for line in plain_lines(awkward_events(), FakeClock()):
         assert re.fullmatch(r"[ -~]+", line)
         assert re.fullmatch(r'(\w+=("(\\.|[^"\\])*"|[^ "=]+)( |$))+', line)
+
+
+def test_what_the_first_line_says_at_the_first_evaluation_is_near_the_truth() -> None:
+    """A short first `Progress` says little, and the evaluation itself took longer than the training before it."""
+    clock, stream = FakeClock(), io.StringIO()
+    display = make_display("plain", stream, clock=clock)
+    display(STARTED)
+    clock.now += 0.5
+    display(Progress(4, 1000, 0, 0.5, {"env": 0.1}))  # environments were reset, libraries loaded
+    clock.now += 2.0
+    display(Progress(100, 1000, 0, 2.5, {"env": 1.0}))
+    clock.now += 8.0
+    display(Progress(100, 1000, 0, 10.5, {"env": 1.0, "eval": 8.0}))
+    display(EvaluationEnded(100, 1.0, 0.0, (1.0, 1.0), (1.0,), (1,), True, 8.0))
+    line = next(line for line in stream.getvalue().splitlines() if line.startswith("event=eval"))
+    found = dict(part.split("=") for part in line.split() if part.startswith(("left_s", "steps_per_s")))
+    # 900 steps at about 48 a second, and nine evaluations of 8 s: 91 s. 40 steps a second over all of the training.
+    assert abs(float(found["left_s"]) - 91) <= 2
+    assert float(found["steps_per_s"]) == 40

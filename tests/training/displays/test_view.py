@@ -39,3 +39,19 @@ def test_a_later_note_does_not_hide_a_warning() -> None:
         view.observe(event)
     assert view.notice is not None
     assert (view.notice.message, view.warnings) == ("second", 2)
+
+
+def test_evaluations_are_no_part_of_the_rate() -> None:
+    clock = FakeClock()
+    view = RunView(clock)
+    view.observe(STARTED)
+    view.observe(Progress(10, 10_000, 0, 0.1, {}))
+    view.observe(Progress(1000, 10_000, 0, 10.0, {"eval": 0.0}))
+    assert view.steps_per_s == pytest.approx(100)
+    view.observe(Progress(1000, 10_000, 0, 50.0, {"eval": 40.0}))
+    assert view.steps_per_s == pytest.approx(100)
+    assert view.elapsed_s == pytest.approx(50)
+    view.observe(Progress(1500, 10_000, 0, 55.0, {"eval": 40.0}))
+    assert view.steps_per_s == pytest.approx(100)
+    view.observe(RunEnded(1500, "stopped", 60.0, None))
+    assert view.steps_per_s == pytest.approx(25)  # all that happened, over all of the time

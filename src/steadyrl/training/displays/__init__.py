@@ -43,7 +43,7 @@ def make_display(
     if kind not in KINDS:
         raise UserError(
             f"There is no display {kind!r}.",
-            remedy=nearest(kind, KINDS) or f"Choose one of {', '.join(KINDS)}.",
+            remedy=f"{nearest(str(kind), KINDS)} Choose one of {', '.join(KINDS)}.".strip(),
             code="unknown-display",
         )
     stream = sys.stderr if stream is None else stream

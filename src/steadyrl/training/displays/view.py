@@ -62,7 +62,8 @@ class RunView:
         self.step = event.step
         self.total = event.total_timesteps
         self.phases: dict[str, float] = {}
-        self._paces: deque[tuple[float, int]] = deque([(0.0, event.step)])
+        self._elapsed_s = 0.0
+        self._paces: deque[tuple[float, int]] = deque([(0.0, event.step)])  # seconds without evaluations, and the step
         self._time_left = TimeLeft()
         self._seen_at = self._clock()
 
@@ -91,8 +92,9 @@ class RunView:
         self.phases = dict(event.phases)
         self._seen_at = self._clock()
         self._time_left.observe(event)
-        self._paces.append((event.elapsed_s, event.step))
-        while len(self._paces) > 2 and event.elapsed_s - self._paces[1][0] >= RATE_WINDOW_S:
+        self._elapsed_s, work_s = event.elapsed_s, event.elapsed_s - event.phases.get("eval", 0.0)
+        self._paces.append((work_s, event.step))
+        while len(self._paces) > 2 and work_s - self._paces[1][0] >= RATE_WINDOW_S:
             self._paces.popleft()
         if self._recent:
             self.training.append((event.step, self.last_returns().mean))
@@ -133,7 +135,7 @@ class RunView:
     @property
     def elapsed_s(self) -> float:
         """Seconds since this call of `learn` began."""
-        return self.ended.elapsed_s if self.ended else self._paces[-1][0] + self._idle_s()
+        return self.ended.elapsed_s if self.ended else self._elapsed_s + self._idle_s()
 
     @property
     def left_s(self) -> float | None:
@@ -143,7 +145,10 @@ class RunView:
 
     @property
     def steps_per_s(self) -> float:
-        """Environment steps per second over about the last ten seconds; over the whole call once it has ended."""
+        """Environment steps per second over about the last ten seconds of training, evaluations left out.
+
+        Once the call has ended, over all its seconds.
+        """
         first_s, first_step = (0.0, self.started.step) if self.ended else self._paces[0]
         last_s, last_step = (self.ended.elapsed_s, self.ended.step) if self.ended else self._paces[-1]
         return (last_step - first_step) / (last_s - first_s) if last_s > first_s else math.nan
