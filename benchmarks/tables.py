@@ -254,8 +254,9 @@ def reproduced() -> str:
         rows.append([algo, str(len(kinds)), f"{identical} of {len(of_algo)}", f"{chains}, over {intervals} intervals"])
     packages = document["machine"]["packages"]
     note = (
-        "CartPole-v1, Pendulum-v1, HalfCheetah-v5 and LunarLander-v3, normalised or not, sync and async; each run has "
-        f"600 steps, 8 checkpoints and 4 evaluations; torch {packages['torch']}, Gymnasium {packages['gymnasium']}.\n"
+        "CartPole-v1, Pendulum-v1, HalfCheetah-v5 and LunarLander-v3, normalised or not, sync and async; of each run "
+        "all rows, 3 evaluations and the last 3 of 8 checkpoints are compared; "
+        f"torch {packages['torch']}, Gymnasium {packages['gymnasium']}.\n"
     )
     return table(("algorithm", "kinds of training", "identical", "equal chains"), rows) + "\n" + note
 
