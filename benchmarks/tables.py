@@ -298,7 +298,7 @@ def threads() -> str:
         of_network = [row for row in document["threads"] if row["network"] == network]
         for algo in dict.fromkeys(row["algo"] for row in of_network):
             found = {row["kernels"]: row["by_threads"] for row in of_network if row["algo"] == algo}
-            rows.append([network, algo, *(_alike(found[kind]) for kind in kinds)])
+            rows.append([network, algo, *(_alike(found[kind]) if kind in found else "not measured" for kind in kinds)])
     machine = document["machine"]
     note = f"torch {machine['packages']['torch']}, {machine['native_kernels']}, {machine['cpu']['model']}.\n"
     return table(("network", "algorithm", *kinds), rows) + "\n" + note
