@@ -254,8 +254,9 @@ def reproduced() -> str:
         rows.append([algo, str(len(kinds)), f"{identical} of {len(of_algo)}", f"{chains}, over {intervals} intervals"])
     packages = document["machine"]["packages"]
     note = (
-        "CartPole-v1, Pendulum-v1, HalfCheetah-v5 and LunarLander-v3, normalised or not, sync and async; each run has "
-        f"600 steps, 8 checkpoints and 4 evaluations; torch {packages['torch']}, Gymnasium {packages['gymnasium']}.\n"
+        "CartPole-v1, Pendulum-v1, HalfCheetah-v5 and LunarLander-v3, normalised or not, sync and async; of each run "
+        "all rows, 3 evaluations and the last 3 of 8 checkpoints are compared; "
+        f"torch {packages['torch']}, Gymnasium {packages['gymnasium']}.\n"
     )
     return table(("algorithm", "kinds of training", "identical", "equal chains"), rows) + "\n" + note
 
@@ -297,7 +298,7 @@ def threads() -> str:
         of_network = [row for row in document["threads"] if row["network"] == network]
         for algo in dict.fromkeys(row["algo"] for row in of_network):
             found = {row["kernels"]: row["by_threads"] for row in of_network if row["algo"] == algo}
-            rows.append([network, algo, *(_alike(found[kind]) for kind in kinds)])
+            rows.append([network, algo, *(_alike(found[kind]) if kind in found else "not measured" for kind in kinds)])
     machine = document["machine"]
     note = f"torch {machine['packages']['torch']}, {machine['native_kernels']}, {machine['cpu']['model']}.\n"
     return table(("network", "algorithm", *kinds), rows) + "\n" + note

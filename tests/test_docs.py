@@ -44,7 +44,7 @@ OPTIONS = {
     "resume": ResumeOptions,
     "reproduce": ReproduceOptions,
 }
-FOREIGN_FLAGS = {"help", "version", "logdir", "cores"}  # argparse's, TensorBoard's and those of benchmarks
+FOREIGN_FLAGS = {"help", "version", "logdir", "cores", "bless"}  # argparse's, TensorBoard's and those of benchmarks
 TAG = re.compile(r"\b(?:rollout|time|train|eval)/[a-z_]+\b")
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 

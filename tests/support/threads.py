@@ -92,7 +92,7 @@ def matrix(network: str, kernels: str, algos: list[str], counts: tuple[int, ...]
     # More threads than cores would spin for one another for minutes; this changes when they wait, and no bit.
     environment |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
     command = [sys.executable, "-c", PROGRAM, json.dumps([network, mode, algos, counts])]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=3600)
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
     return dict(json.loads(done.stdout))
