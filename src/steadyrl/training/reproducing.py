@@ -33,7 +33,7 @@ def reproduce(run: Path, target: Path, say: Callable[[Notice], None]) -> Run:
     with signals_raise():
         folder = RunFolder.open(run)
         manifest = folder.manifest
-        if manifest["status"] == "running":
+        if manifest.get("status") == "running":
             raise UserError(
                 f"The run {folder.shown} has not ended, or was killed.",
                 remedy="Let it end, or go on with it: steadyrl resume.",

@@ -9,13 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
-
 from steadyrl.envs.snapshots.state import plain_id
 from steadyrl.envs.snapshots.values import unflatten
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.strict_json import strict_object
+from steadyrl.strict_tensors import strict_tensors
 from steadyrl.training.checkpoint import DamagedError, newest_whole, require_file, steps_in, unreadable
 from steadyrl.training.chunks import FOLDER, ChunkStore, named_chunks, read_rings
 from steadyrl.training.durable import set_aside
@@ -82,7 +80,7 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
             code="no-such-checkpoint",
         )
     manifest = folder.manifest
-    command = " ".join(["steadyrl", *map(shlex.quote, manifest.get("command_line", [])[1:])])
+    command = " ".join(["steadyrl", *map(shlex.quote, map(str, manifest.get("command_line", [])[1:]))])
     again = f": {command}" if command.startswith("steadyrl train ") else ""
     raise UserError(
         f"The run {folder.shown} holds no whole checkpoint: it ended before its first one was written.",
@@ -107,16 +105,17 @@ def read_state(path: Path) -> dict[str, Any]:
     require_file(path / STATE, _MAX_STATE)
     try:
         value = strict_object((path / STATE).read_bytes(), max_bytes=_MAX_STATE, max_depth=_MAX_DEPTH)
-        arrays = load_arrays((path / ARRAYS).read_bytes())
     except ValueError as error:
         raise DamagedError(f"{path / STATE} {error}") from error
-    except SafetensorError as error:
-        raise DamagedError(f"{path / ARRAYS} is refused ({error})") from error
     try:
-        state: dict[str, Any] = unflatten(value, arrays)
+        arrays = strict_tensors((path / ARRAYS).read_bytes(), max_index=_MAX_STATE)
+    except ValueError as error:
+        raise DamagedError(f"{path / ARRAYS} {error}") from error
+    try:
+        state = unflatten(value, arrays, whole=True)
     except UserError as error:
         raise DamagedError(f"{path / STATE}: {error.message}") from error
-    if not isinstance(state.get("session"), dict):
+    if not isinstance(state, dict) or not isinstance(state.get("session"), dict):
         raise DamagedError(f"{path / STATE} lacks 'session'")
     return state
 
