@@ -65,7 +65,7 @@ def _array(name: str, facts: dict[str, Any], view: memoryview, start: int, stop:
     if type(kind) is not str or kind not in _DTYPES:
         raise ValueError(f"has the array {name[:100]!r} of the unknown dtype {str(kind)[:40]!r}")
     dtype = np.dtype(_DTYPES[kind])
-    sides = shape if type(shape) is list and len(shape) <= _MOST_SIDES else [None]
+    sides: list[Any] = shape if type(shape) is list and len(shape) <= _MOST_SIDES else [None]
     if not all(type(side) is int and 0 <= side <= _LONGEST_SIDE for side in sides):
         raise ValueError(f"has the array {name[:100]!r} of the impossible shape {str(shape)[:80]}")
     if math.prod(sides) * dtype.itemsize != stop - start or start % dtype.itemsize or stop > len(view):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.utils._device  # which `with torch.device` would import at its first use, while a file is loaded
 from torch import Tensor, nn
 
 from steadyrl import kernels
