@@ -21,6 +21,8 @@ from steadyrl.training.durable import Part, commit_folder, set_aside
 POLICY, INDEX = "policy.srl", "checkpoint.json"
 FORMAT, VERSION = "steadyrl-checkpoint", 2
 _KEYS = {"format", "version", "steadyrl", "step", "files", "about", "checksum"}
+_ABOUT = {"algo": str, "env": str} | dict.fromkeys(("logs", "environments", "parts", "replay"), dict)
+_ABOUT |= dict.fromkeys(("holds", "left_out", "inexact"), list)
 _NAME = re.compile("step_(0|[1-9][0-9]{0,18})")
 _FILE = re.compile("[a-z][a-z0-9_]{0,31}([.][a-z0-9]{1,16})?")  # is one file on every system, within its folder
 _HASH = re.compile("[0-9a-f]{64}")
@@ -137,8 +139,9 @@ def read_index(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise DamagedError(f"{path} {error}") from error
     version = index.get("version")
-    if version == 1 and "format" not in index:
-        return _checked(path, {"version": 1, "step": index.get("step"), "files": index.get("files"), "about": {}})
+    if type(version) is int and version == 1 and "format" not in index:
+        more = {"steadyrl": "", "about": {}}  # which it did not have
+        return _checked(path, {"version": 1, "step": index.get("step"), "files": index.get("files")} | more)
     if index.get("format") == FORMAT and type(version) is int and version > VERSION:
         raise DamagedError(f"{path} is of version {version}, which a later steadyrl reads", for_good=False)
     if index.get("format") != FORMAT or type(version) is not int or version != VERSION:
@@ -153,8 +156,14 @@ def _checked(path: Path, index: dict[str, Any]) -> dict[str, Any]:
     files = index["files"]
     if type(index["step"]) is not int or index["step"] < 0:
         raise DamagedError(f"{path} does not tell its step")
-    if type(files) is not dict or POLICY not in files or type(index["about"]) is not dict:
+    if type(files) is not dict or POLICY not in files:
         raise DamagedError(f"{path} does not describe {POLICY}")
+    about = index["about"] if type(index["about"]) is dict else {"about": None}
+    for name, value in about.items():
+        if type(value) is not _ABOUT.get(name):
+            raise DamagedError(f"{path} says {value!r:.40} of '{name[:40]}'")
+    if type(index["steadyrl"]) is not str:
+        raise DamagedError(f"{path} does not tell the version that made it")
     for name, facts in files.items():
         if not _FILE.fullmatch(name) or name == INDEX:
             raise DamagedError(f"{path} names {name[:80]!r}, which is no name of a checkpoint's file")

@@ -22,7 +22,7 @@ from steadyrl.training.files import write_json
 from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.provenance import provenance
 from steadyrl.training.run_folder import RunFolder
-from steadyrl.training.saving import ARRAYS, LOGS, STATE
+from steadyrl.training.saving import ARRAYS, LOGS, STATE, not_finite
 from steadyrl.training.session_form import require_session
 from steadyrl.training.sources import changed_code
 from steadyrl.training.state import restore_training
@@ -117,6 +117,8 @@ def read_state(path: Path) -> dict[str, Any]:
         raise DamagedError(f"{path / STATE}: {error.message}") from error
     if not isinstance(state, dict) or not isinstance(state.get("session"), dict):
         raise DamagedError(f"{path / STATE} lacks 'session'")
+    for place in not_finite(state):
+        raise DamagedError(f"{path / STATE}: '{place}' holds numbers that are not finite")
     return state
 
 
@@ -137,7 +139,8 @@ def put_back(agent: Agent, checkpoint: Checkpoint) -> None:
                     code="other-run",
                 )
         require_session(checkpoint.state["session"])
-        if not all(type(about["logs"].get(name, 0)) is int and about["logs"].get(name, 0) >= 0 for name in LOGS):
+        logs = about["logs"]
+        if not logs.keys() <= set(LOGS) or not all(type(length) is int and length >= 0 for length in logs.values()):
             raise ValueError("its index does not tell the lengths of the logs")
         if checkpoint.state["loop"]["stepper"]["timesteps"] != checkpoint.step:
             raise ValueError(f"'loop/stepper/timesteps' is not {checkpoint.step}, the step of its index")
