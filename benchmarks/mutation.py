@@ -54,6 +54,36 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
         ["src/steadyrl/algorithms/guard.py", "src/steadyrl/training/guards.py"],
         ["tests/algorithms/test_guard.py", "tests/training/test_guards.py"],
     ),
+    "loading": (
+        [f"src/steadyrl/{name}.py" for name in ("strict_json", "strict_tensors", "bundle")],
+        [
+            *(f"tests/test_{name}.py" for name in ("strict_json", "strict_tensors", "bundle", "bundle_contents")),
+            "tests/faults/test_hostile_bundles.py",
+        ],
+    ),
+    "checkpoints": (
+        [
+            f"src/steadyrl/training/{name}.py"
+            for name in ("durable", "checkpoint", "chunks", "lock", "state", "saving", "resuming")
+        ],
+        [
+            *(
+                f"tests/training/test_{name}.py"
+                for name in (
+                    "durable",
+                    "checkpoint",
+                    "chunks",
+                    "lock",
+                    "saving",
+                    "loading",
+                    "copies",
+                    "saver",
+                    "resume_cases",
+                )
+            ),
+            "tests/faults/test_damage.py",
+        ],
+    ),
     "nonfinite": (
         [f"src/steadyrl/envs/{name}.py" for name in ("checks", "nonfinite", "restart", "skips")],
         ["tests/envs/test_restart.py", "tests/envs/test_nonfinite.py"],

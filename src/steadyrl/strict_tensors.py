@@ -16,7 +16,7 @@ _DTYPES = {
     "F32": "<f4", "U64": "<u8", "I64": "<i8", "F64": "<f8",
 }  # fmt: skip
 _KEYS = {"dtype", "shape", "data_offsets"}
-_MOST_SIDES, _LONGEST_SIDE = 32, 2**40  # beyond them NumPy makes no array, even of no bytes
+_MOST_SIDES, _LARGEST = 32, 2**40  # beyond them NumPy may make no array, even of no bytes
 
 
 def strict_tensors(data: bytes | bytearray, *, max_index: int) -> dict[str, npt.NDArray[Any]]:
@@ -66,7 +66,8 @@ def _array(name: str, facts: dict[str, Any], view: memoryview, start: int, stop:
         raise ValueError(f"has the array {name[:100]!r} of the unknown dtype {str(kind)[:40]!r}")
     dtype = np.dtype(_DTYPES[kind])
     sides: list[Any] = shape if type(shape) is list and len(shape) <= _MOST_SIDES else [None]
-    if not all(type(side) is int and 0 <= side <= _LONGEST_SIDE for side in sides):
+    sound = all(type(side) is int and side >= 0 for side in sides)
+    if not sound or math.prod(side or 1 for side in sides) > _LARGEST:
         raise ValueError(f"has the array {name[:100]!r} of the impossible shape {str(shape)[:80]}")
     if math.prod(sides) * dtype.itemsize != stop - start or start % dtype.itemsize or stop > len(view):
         raise ValueError(f"has the array {name[:100]!r}, whose shape {str(shape)[:80]} does not fit its bytes")

@@ -129,8 +129,6 @@ def _indices(index: Tree) -> Iterator[Hostile]:
         yield Hostile(f"index of version {version!r}", partial(_index, index | {"version": version}), words)
     for extra in ("hook", "\u202e", "__class__"):
         yield Hostile(f"index says {extra!r}", partial(_index, index | {extra: 1}), (INDEX,))
-        about = index["about"] | {extra: 1}
-        yield Hostile(f"index says {extra!r} about it", partial(_index, index | {"about": about}), (INDEX,))
 
 
 def _state(state: Tree, run: Path) -> None:

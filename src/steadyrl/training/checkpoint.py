@@ -158,10 +158,12 @@ def _checked(path: Path, index: dict[str, Any]) -> dict[str, Any]:
         raise DamagedError(f"{path} does not tell its step")
     if type(files) is not dict or POLICY not in files:
         raise DamagedError(f"{path} does not describe {POLICY}")
-    about = index["about"] if type(index["about"]) is dict else {"about": None}
-    for name, value in about.items():
-        if type(value) is not _ABOUT.get(name):
-            raise DamagedError(f"{path} says {value!r:.40} of '{name[:40]}'")
+    about = index["about"]
+    if type(about) is not dict:
+        raise DamagedError(f"{path} says {about!r:.40} of 'about'")
+    for name, kind in _ABOUT.items():
+        if name in about and type(about[name]) is not kind:
+            raise DamagedError(f"{path} says {about[name]!r:.40} of '{name}'")
     if type(index["steadyrl"]) is not str:
         raise DamagedError(f"{path} does not tell the version that made it")
     for name, facts in files.items():
