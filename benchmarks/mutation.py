@@ -74,11 +74,10 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
                     "checkpoint",
                     "chunks",
                     "lock",
-                    "saving",
                     "loading",
+                    "crash_safe",
+                    "saver_edges",
                     "copies",
-                    "saver",
-                    "resume_cases",
                 )
             ),
             "tests/faults/test_damage.py",

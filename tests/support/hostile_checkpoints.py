@@ -82,7 +82,7 @@ def _index(index: Tree, run: Path) -> None:
 
 def _indices(index: Tree) -> Iterator[Hostile]:
     """Each field of the index missing and of other types; names of files and chunks that lead elsewhere."""
-    told = (INDEX, ARRAYS, STATE, POLICY, "index", "logs", "of the algo", "of the env")
+    told = (INDEX, ARRAYS, STATE, POLICY, "index", "logs", "of the algo", "of the env", "it lacks")
     optional = {"parts", "holds", "left_out", "inexact", "environments"}  # told to people, or compared
     for way, now in _walk(index):
         deep = len(way) > 2 and way[:2] in {("about", name) for name in optional}

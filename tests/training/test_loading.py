@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,26 +17,25 @@ import torch
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from steadyrl.errors import UserError
-from steadyrl.training import durable, lock, resuming
+import steadyrl as srl
+from steadyrl.errors import RunFailedError, UserError
+from steadyrl.training import resuming
 from steadyrl.training.checkpoint import (
     INDEX,
+    POLICY,
     DamagedError,
     _sealed,
     find_checkpoint,
     newest_whole,
     read_index,
     require_file,
-    steps_in,
     unreadable,
     verify,
 )
-from steadyrl.training.comparing import compared, first_difference
-from steadyrl.training.durable import make_folder, remove_folders, set_aside, sweep, sync_file, sync_folder
 from steadyrl.training.generators import generators_state, restore_generators
 from steadyrl.training.resuming import cut_back, differences, newest, read_state
 from steadyrl.training.run_folder import RunFolder
-from steadyrl.training.saving import ARRAYS, STATE, keep_newest, not_finite
+from steadyrl.training.saving import ARRAYS, STATE, not_finite
 from steadyrl.training.state import require_alike
 
 DATA = Path(__file__).parent.parent / "artefacts"
@@ -153,10 +152,17 @@ def test_what_another_time_may_go_is_not_damage(number: str) -> None:
 
 
 def test_a_file_that_cannot_be_opened_is_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = run / "checkpoints" / "step_40"
-    monkeypatch.setattr(Path, "open", refusing(DENIED))
-    with pytest.raises(DamagedError, match=r"cannot be read \(Permission denied\)"):
+    folder, real = run / "checkpoints" / "step_40", Path.open
+
+    def opened(path: Path, *args: Any, **kwargs: Any) -> Any:
+        if path.name == POLICY:
+            raise DENIED
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(DamagedError, match=r"policy.srl cannot be read \(Permission denied\)") as caught:
         verify(folder)
+    assert not caught.value.for_good
 
 
 def test_a_folder_that_cannot_be_listed_is_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,13 +304,11 @@ def test_logs_that_lost_their_end_are_told_and_longer_ones_cut(run: Path) -> Non
     with (run / "episodes.jsonl").open("ab") as file:
         file.write(b"more")
     before = (run / "episodes.jsonl").stat().st_size
-    (run / "metrics.jsonl").write_bytes(b"")
-    missing = cut_back(RunFolder.open(run), checkpoint)
+    assert cut_back(RunFolder.open(run), checkpoint) == []
     assert (run / "episodes.jsonl").stat().st_size == lengths["episodes.jsonl"] < before
-    short = [
-        f"{length} bytes at the end of {name}" for name, length in lengths.items() if name == "metrics.jsonl" and length
-    ]
-    assert missing == short
+    (run / "episodes.jsonl").write_bytes(b"{}\n")
+    lost = lengths["episodes.jsonl"] - 3
+    assert cut_back(RunFolder.open(run), checkpoint) == [f"{lost} bytes at the end of episodes.jsonl"]
 
 
 def test_differences_are_told_up_to_a_number(run: Path) -> None:
@@ -317,68 +321,6 @@ def test_differences_are_told_up_to_a_number(run: Path) -> None:
     assert "packages p0 was 1 and is absent" in told
     assert any(text.startswith("python was 3 and is " + "x" * 117 + "...") for text in told)
     assert len(differences(folder, {"packages": packages, "python": "3", "cpu": {"a": 1}})) < 20
-
-
-# Comparing
-
-
-def test_two_copies_are_alike_and_a_row_without_a_step_is_damage(run: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(run, tmp_path / "other"))
-    assert first_difference(run, other) is None
-    assert compared(run, other)["checkpoints"] == 1
-    (other / "metrics.jsonl").write_text('{"step": 1}\n{"loss": 1}\n')
-    with pytest.raises(UserError, match=r"Line 2 of .*metrics.jsonl does not tell its step") as caught:
-        first_difference(run, other)
-    assert caught.value.code == "damaged-file"
-
-
-def test_a_checkpoint_that_cannot_be_read_is_a_difference(run: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(run, tmp_path / "other"))
-    resealed(other, lambda index: index["about"]["parts"].update(policy="0" * 32))
-    (other / "checkpoints" / "step_40" / STATE).write_text("{}")
-    difference = first_difference(run, other)
-    assert difference is not None
-    assert (difference.step, difference.where, difference.name) == (40, "checkpoint step_40", "index")
-    assert "state.safetensors" in difference.first or "state.json" in difference.first
-    (other / "checkpoints" / "step_40" / INDEX).write_text("{}")
-    assert "checkpoint.json" in first_difference(run, other).first  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        (0.0, -0.0, False),
-        ({"$float": "000000000000f87f"}, {"$float": "000000000000f87f"}, True),
-        ({"$tuple": [1, 2]}, {"$tuple": [1, 2]}, True),
-        ({"$tuple": [1, 2]}, {"$tuple": [1, 3]}, False),
-        ({"$tuple": [1]}, [1], False),
-        ([1], [1, 2], False),
-        (1, True, False),
-    ],
-)
-def test_leaves_are_compared_to_the_bit(one: Any, other: Any, same: bool, run: Path, tmp_path: Path) -> None:
-    second = Path(shutil.copytree(run, tmp_path / "other"))
-    for place, value in ((run, one), (second, other)):
-        rewrite(place, lambda state, arrays, value=value: state.update(extra=value))  # type: ignore[misc]
-        resealed(place, lambda index, value=value: index["about"]["parts"].update(extra=repr(value)))  # type: ignore[misc]
-    resealed(second, lambda index: index["about"]["parts"].update(extra="another hash"))
-    difference = first_difference(run, second)
-    assert (difference is None) == same
-    if difference is not None:
-        assert difference.name.startswith("extra")
-        assert str(difference).startswith("step 40, checkpoint step_40, extra")
-
-
-def test_a_part_that_lies_elsewhere_is_named_by_its_hash(run: Path, tmp_path: Path) -> None:
-    second = Path(shutil.copytree(run, tmp_path / "other"))
-    resealed(second, lambda index: index["about"]["parts"].update(rings="0" * 32))
-    difference = first_difference(run, second)
-    assert difference is not None
-    assert (difference.name, difference.second) == ("rings", "0" * 32)
-    resealed(second, lambda index: index["about"].pop("parts"))
-    found = first_difference(run, second)
-    assert found is not None
-    assert (found.name, found.second) == ("rings", "None")  # all the parts themselves are alike
 
 
 # What a state has to be like
@@ -420,107 +362,58 @@ def test_pythons_generator_takes_a_number_or_none() -> None:
     restore_generators(state)
 
 
-# Files that outlive a crash
+# Where an environment's state could not be saved, and what a refusal passes on
 
 
-def test_a_folder_that_cannot_be_flushed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in (errno.EINVAL, errno.ENOTSUP):
-        monkeypatch.setattr(os, "fsync", refusing(OSError(number, "cannot")))
-        sync_folder(tmp_path)
-    monkeypatch.setattr(os, "fsync", refusing(OSError(errno.EIO, "broken")))
-    with pytest.raises(OSError, match="broken"):
-        sync_folder(tmp_path)
-    opened = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
-    with pytest.raises(OSError, match="broken"):
-        sync_folder(tmp_path)
-    assert not opened or len(os.listdir("/proc/self/fd")) == opened
-    monkeypatch.setattr(durable.os, "name", "nt")
-    monkeypatch.setattr(os, "open", refusing(DENIED))
-    sync_folder(tmp_path)  # Windows opens no folders
+def test_a_log_that_is_not_there_yet_has_no_length(run: Path) -> None:
+    folder = resealed(run, lambda index: index["about"].update(logs={}))
+    for name in ("metrics.jsonl", "evals.jsonl", "episodes.jsonl"):
+        (run / name).unlink()
+    (run / "checkpoints" / "best").mkdir()
+    for step in (30, 50):
+        shutil.copytree(folder, run / "checkpoints" / "best" / f"step_{step}")
+    assert cut_back(RunFolder.open(run), newest(RunFolder.open(run), lambda notice: None)) == []
+    assert {path.name for path in (run / "checkpoints" / "best").iterdir()} == {"step_30", "step_50.superseded-1"}
 
 
-def test_macos_flushes_the_drive_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl
-
-    asked: list[int] = []
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
-    monkeypatch.setattr(fcntl, "fcntl", lambda descriptor, command: asked.append(command))
-    (tmp_path / "x").write_bytes(b"1")
-    sync_file(tmp_path / "x")
-    assert asked == [51]
+@pytest.mark.parametrize("logs", [{"other.jsonl": 1}, {"metrics.jsonl": -1}, {"metrics.jsonl": True}])
+def test_lengths_of_logs_are_numbers_of_these_logs(logs: dict[str, Any], run: Path) -> None:
+    resealed(run, lambda index: index["about"].update(logs=logs))
+    with pytest.raises(UserError, match="its index does not tell the lengths of the logs") as caught:
+        srl.resume(run, say=lambda notice: None)
+    assert caught.value.code == "bad-state"
 
 
-def test_leftovers_are_swept_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep(tmp_path / "nothing")
-    for name in (".x.partial", ".x.pruned", "x.partial", ".x.other", ".partial"):
-        (tmp_path / name).write_bytes(b"1")
-    (tmp_path / ".d.partial").mkdir()
-    (tmp_path / ".d.partial" / "f").write_bytes(b"1")
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "f").write_bytes(b"1")
-    (tmp_path / ".l.partial").symlink_to(tmp_path / "kept")
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refusing(DENIED))
-        sweep(tmp_path)
-    assert (tmp_path / ".x.partial").exists()
-    sweep(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"x.partial", ".x.other", ".partial", "kept"}
-    assert (tmp_path / "kept" / "f").exists()
+def test_what_an_environment_refuses_is_passed_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = RunFailedError("It does not come back.", code="snapshot")
+    monkeypatch.setattr(resuming, "restore_training", refusing(failed))
+    with pytest.raises(RunFailedError) as caught:
+        srl.resume(run, say=lambda notice: None)
+    assert caught.value is failed
+    monkeypatch.setattr(resuming, "restore_training", refusing(UserError("Another one.", remedy="Look.", code="x")))
+    with pytest.raises(UserError, match=r"step_40 cannot be taken up: Another one\.") as told:
+        srl.resume(run, say=lambda notice: None)
+    assert (told.value.remedy, told.value.code) == ("Look.", "x")
+    monkeypatch.setattr(resuming, "restore_training", refusing(KeyError("part")))
+    with pytest.raises(UserError, match="step_40 cannot be taken up: it lacks 'part'") as told:
+        srl.resume(run, say=lambda notice: None)
+    assert told.value.code == "bad-state"
 
 
-def test_folders_are_taken_away_by_a_name_that_nobody_looks_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b", ".a.pruned"):
-        (tmp_path / name).mkdir()
-    flushed: list[Path] = []
-    monkeypatch.setattr(durable, "sync_folder", lambda folder: flushed.append(folder))
-    remove_folders(tmp_path, [])
-    assert flushed == []
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            durable.shutil, "rmtree", lambda folder, ignore_errors=False: None if ignore_errors else refusing(DENIED)()
-        )
-        shutil_left = tmp_path / ".a.pruned"
-        shutil_left.rmdir()
-        with pytest.raises(PermissionError):
-            remove_folders(tmp_path, ["a"])
-    assert {path.name for path in tmp_path.iterdir()} == {".a.pruned", "b"}
-    remove_folders(tmp_path, ["b"])
-    assert flushed == [tmp_path, tmp_path]
+def test_without_a_state_of_the_environments_episodes_start_anew(run: Path) -> None:
+    def without(state: dict[str, Any], arrays: dict[str, Any]) -> None:
+        state["envs"] = None
+        for name in [name for name in arrays if name.startswith("envs/")]:
+            del arrays[name]
 
-
-def test_each_folder_that_was_made_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flushed: list[Path] = []
-    monkeypatch.setattr(durable, "sync_folder", lambda folder: flushed.append(folder))
-    make_folder(tmp_path / "a" / "b")
-    assert flushed == [tmp_path, tmp_path / "a"]
-    make_folder(tmp_path / "a")
-    (tmp_path / "x").write_bytes(b"1")
-    set_aside(tmp_path / "x", "damaged")
-    assert flushed == [tmp_path, tmp_path / "a", tmp_path]
-
-
-def test_keeping_the_newest_waits_for_one_that_can_be_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parent = run / "checkpoints"
-    shutil.copytree(parent / "step_40", parent / "step_30")
-    keep_newest(parent, 2)
-    assert [*steps_in(parent)] == [30, 40]
-    kept = (parent / "step_40" / STATE).read_bytes()
-    (parent / "step_40" / STATE).write_bytes(b"")
-    keep_newest(parent, 1)
-    assert [*steps_in(parent)] == [30, 40]
-    (parent / "step_40" / STATE).write_bytes(kept)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", refusing(DENIED))
-        with pytest.raises(Exception, match="cannot be written: Permission denied"):
-            keep_newest(parent, 1)
-    keep_newest(parent, 1)
-    assert [*steps_in(parent)] == [40]
-
-
-def test_where_nothing_locks_nobody_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "fcntl", None)
-    with lock.writing(tmp_path, tmp_path), lock.writing(tmp_path, tmp_path):
-        pass
+    folder = rewrite(run, without)
+    for name in (STATE, ARRAYS):
+        data = (folder / name).read_bytes()
+        facts = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        resealed(run, lambda index, name=name, facts=facts: index["files"].update({name: facts}))  # type: ignore[misc]
+    said: list[str] = []
+    done = srl.resume(run, say=lambda notice: said.append(notice.message))
+    assert done.status == "finished"
+    assert any(
+        text.startswith("Episodes start anew, as the state of the environment could not be saved") for text in said
+    )

@@ -160,8 +160,9 @@ def put_back(agent: Agent, checkpoint: Checkpoint) -> None:
     except RunFailedError:
         raise
     except Exception as error:  # whatever a hostile state makes of the code that takes it
+        why = f"it lacks {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
         raise UserError(
-            f"The checkpoint {checkpoint.folder} cannot be taken up: {type(error).__name__}: {error}.",
+            f"The checkpoint {checkpoint.folder} cannot be taken up: {why}.",
             remedy="Take an older one away from it, or train again.",
             code="bad-state",
         ) from error

@@ -64,8 +64,7 @@ def _schedules(config: Config) -> dict[str, LinearSchedule]:
     schedules = {name: value for name, value in found.items() if isinstance(value, LinearSchedule)}
     if isinstance(config, DQNConfig):
         ends = config.exploration_initial_eps, config.exploration_final_eps
-        if config.exploration_fraction > 0:
-            schedules["exploration_rate"] = LinearSchedule(*ends, min(config.exploration_fraction, 1.0))
+        schedules["exploration_rate"] = LinearSchedule(*ends, min(config.exploration_fraction, 1.0))
     return schedules
 
 
