@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
@@ -14,7 +15,7 @@ from safetensors.numpy import load, save
 from steadyrl.strict_tensors import strict_tensors
 from support.fuzz import mutated, mutated_json
 
-ARRAYS = {
+ARRAYS: dict[str, npt.NDArray[Any]] = {
     "f": np.arange(6, dtype=np.float32).reshape(2, 3),
     "none": np.zeros((0, 4), dtype=np.float64),
     "one": np.array(7, dtype=np.int64),

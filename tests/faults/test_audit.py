@@ -68,7 +68,8 @@ def audited() -> Iterator[list[str]]:
     if not _hooked:
         sys.addaudithook(_hook)
         _hooked = True
-    _seen = events = []
+    events: list[str] = []
+    _seen = events
     try:
         yield events
     finally:

@@ -33,7 +33,7 @@ def test_only_our_error_comes_out(cases: int, work: Work, tmp_path: Path) -> Non
 
 
 def test_an_error_of_another_kind_is_told() -> None:
-    target = Target(lambda draw: draw.randbytes(3), lambda data: {}[data])  # type: ignore[index]
+    target = Target(lambda draw: draw.randbytes(3), lambda data: {}[data])
     with pytest.raises(AssertionError, match="x, case 0 of seed 0: KeyError"):
         fuzz({"x": target}, 10, seed=0)
 

@@ -72,7 +72,7 @@ def _texts() -> Iterator[Case]:
             packed(text.replace(f'"{key}":', f'"{key}": 1, "{key}":', 1).encode()),
             "a key stands twice",
         )
-    for name, data in {
+    for name, content in {
         "a list": b"[]",
         "a number": b"1",
         "null": b"null",
@@ -88,11 +88,12 @@ def _texts() -> Iterator[Case]:
         "too large": text.encode()[:-1] + b" " * 2**20 + b"}",
         "not JSON": b"\xff" * 100,
     }.items():
-        yield f"description is {name}", packed(data), "bundle.json"
+        yield f"description is {name}", packed(content), "bundle.json"
     for key in ("weights_size", "weights_sha256"):
-        for value in (None, 0, -1, "0" * 64, True, 2**63, [], {}):
-            changed = json.loads(text) | {key: value}
-            yield f"{key} is {value!r}", packed(json.dumps(changed).encode(), weights), "size and checksum"
+        odd: tuple[Any, ...] = (None, 0, -1, "0" * 64, True, 2**63, [], {})
+        for said in odd:
+            changed = json.loads(text) | {key: said}
+            yield f"{key} is {said!r}", packed(json.dumps(changed).encode(), weights), "size and checksum"
 
 
 def _walk(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

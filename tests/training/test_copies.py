@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import pytest
+from torch import Tensor
 
 import steadyrl as srl
 from steadyrl.envs.snapshots.values import digest
@@ -122,6 +123,6 @@ def test_a_part_that_is_not_copied_is_seen(tmp_path: Path, monkeypatch: pytest.M
 def _without_copies(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_copies(part) for name, part in value.items()}
-    if isinstance(value, module.Tensor):
+    if isinstance(value, Tensor):
         return {"tensor": value.detach().numpy()}
     return value

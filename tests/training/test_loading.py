@@ -56,7 +56,7 @@ def resealed(run: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     return folder
 
 
-def refusing(error: OSError) -> Callable[..., Any]:
+def refusing(error: Exception) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise error
 

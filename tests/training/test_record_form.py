@@ -103,7 +103,8 @@ def test_a_status_and_an_environment_are_needed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", [CONFIG, MANIFEST])
 def test_each_name_has_its_type(form: dict[str, tuple[type, ...]]) -> None:
     for name, kinds in form.items():
-        for value in ("x", 1, 1.5, True, None, [], {}):
+        odd: tuple[Any, ...] = ("x", 1, 1.5, True, None, [], {})
+        for value in odd:
             if type(value) in kinds:
                 assert checked(Path("f"), {name: value}, form) == {name: value}
             else:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 
 from steadyrl.errors import RunFailedError
 from steadyrl.training import verifying
+from steadyrl.training.comparing import Difference
 from steadyrl.training.verifying import Kill, Verdict, last_step, verify_resume
 
 # Writes what a run writes, a checkpoint every 10 of 60 steps; the slow one stops after each, to be killed.
@@ -91,7 +95,7 @@ def test_a_run_that_ends_before_is_killed_no_more(
 ) -> None:
     monkeypatch.setattr(verifying, "first_difference", lambda first, second: None)
     monkeypatch.setitem(globals(), "PAUSE", ["0"])
-    monkeypatch.setattr(verifying.random, "Random", _Late)
+    monkeypatch.setattr(random, "Random", _Late)
     verdict = verify_resume(["ppo", "X"], tmp_path, kills=3, say=lambda text: None)
     assert verdict.kills == []
     assert [words[0] for words in trial] == ["train", "train"]  # it finished by itself
@@ -136,7 +140,7 @@ def test_who_gives_up_leaves_nothing_running(
     trial: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[Any] = []
-    real = verifying.subprocess.Popen
+    real = subprocess.Popen
 
     def popen(*args: Any, **kwargs: Any) -> Any:
         started.append(real(*args, **kwargs))
@@ -145,8 +149,8 @@ def test_who_gives_up_leaves_nothing_running(
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(verifying.subprocess, "Popen", popen)
-    monkeypatch.setattr(verifying.time, "sleep", interrupted)
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr(time, "sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
         verifying._killed(["train", str(tmp_path / "killed")], tmp_path / "killed", 0.0)
     assert started[0].returncode == -9
@@ -165,7 +169,7 @@ def test_the_last_step_is_the_largest_of_whole_lines(tmp_path: Path) -> None:
 
 
 def test_a_verdict_says_what_it_found() -> None:
-    difference = verifying.Difference(5, "metrics.jsonl", "loss", "1", "2")
+    difference = Difference(5, "metrics.jsonl", "loss", "1", "2")
     assert Verdict([Kill(3, 2)], difference, {"checkpoints": 1}, 1.0).to_json() == {
         "identical": False,
         "kills": [{"after_step": 3, "resumed_from": 2}],

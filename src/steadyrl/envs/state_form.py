@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 _NONE = type(None)
-_ENTRIES = {"seeds": {int, _NONE}, "in_a_row": {int}, "notes": {str}, "restarts": {dict}}
+_ENTRIES: dict[str, set[type]] = {"seeds": {int, _NONE}, "in_a_row": {int}, "notes": {str}, "restarts": {dict}}
 
 
 def insist_on_form(found: Any, own: Any, place: str = "") -> None:

@@ -21,8 +21,12 @@ from steadyrl.training.durable import Part, commit_folder, set_aside
 POLICY, INDEX = "policy.srl", "checkpoint.json"
 FORMAT, VERSION = "steadyrl-checkpoint", 2
 _KEYS = {"format", "version", "steadyrl", "step", "files", "about", "checksum"}
-_ABOUT = {"algo": str, "env": str} | dict.fromkeys(("logs", "environments", "parts", "replay"), dict)
-_ABOUT |= dict.fromkeys(("holds", "left_out", "inexact"), list)
+_TOLD: dict[type, tuple[str, ...]] = {
+    str: ("algo", "env"),
+    dict: ("logs", "environments", "parts", "replay"),
+    list: ("holds", "left_out", "inexact"),
+}
+_ABOUT = {name: kind for kind, names in _TOLD.items() for name in names}
 _NAME = re.compile("step_(0|[1-9][0-9]{0,18})")
 _FILE = re.compile("[a-z][a-z0-9_]{0,31}([.][a-z0-9]{1,16})?")  # is one file on every system, within its folder
 _HASH = re.compile("[0-9a-f]{64}")
