@@ -11,7 +11,7 @@ _ENTRIES: dict[str, set[type]] = {"seeds": {int, _NONE}, "in_a_row": {int}, "not
 
 
 def insist_on_form(found: Any, own: Any, place: str = "") -> None:
-    """Raises TypeError where a state is not of the form of what these environments themselves would save.
+    """Raises TypeError, or KeyError for a missing part, unless a state has the form of what these would save.
 
     Args:
         found: What was stored.
@@ -23,8 +23,10 @@ def insist_on_form(found: Any, own: Any, place: str = "") -> None:
     if type(found) is not type(own):
         raise TypeError(f"'{place}' is a {type(found).__name__}, not a {type(own).__name__}")
     if isinstance(own, dict):
-        for name in sorted(own.keys() ^ found.keys()):
-            raise TypeError(f"'{place}/{name}' is {'missing' if name in own else 'unknown'}".replace("'/", "'"))
+        for name in sorted(own.keys() - found.keys()):
+            raise KeyError(f"{place}/{name}".lstrip("/"))
+        for name in sorted(found.keys() - own.keys()):
+            raise TypeError(f"'{f'{place}/{name}'.lstrip('/')}' is unknown")
         for name, part in own.items():
             insist_on_form(found[name], part, f"{place}/{name}".lstrip("/"))
     elif isinstance(own, np.ndarray):
