@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from steadyrl.bundle import Bundle, to_bytes
-from steadyrl.errors import NonFiniteError, RunFailedError
+from steadyrl.errors import NonFiniteError, RunFailedError, UserError
 from steadyrl.training import chunks, saving
 from steadyrl.training.checkpoint import INDEX, DamagedError, steps_in
 from steadyrl.training.chunks import ChunkStore, ReplayCapture
@@ -140,3 +140,15 @@ def test_a_policy_that_is_not_finite_is_not_saved() -> None:
         to_bytes(Bundle(policy, ABOUT))
     assert caught.value.code == "non-finite-weights"
     assert caught.value.facts["source"] == "parameters"
+
+
+def test_a_description_of_the_largest_size_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Bundle(make_policy(), ABOUT)
+    data = to_bytes(made)
+    size = int.from_bytes(data[18:22], "little")
+    monkeypatch.setattr("steadyrl.bundle._MAX_JSON", size)
+    assert to_bytes(made) == data
+    monkeypatch.setattr("steadyrl.bundle._MAX_JSON", size - 1)
+    with pytest.raises(UserError, match="too large for a bundle") as caught:
+        to_bytes(made)
+    assert caught.value.code == "too-large"
