@@ -9,7 +9,7 @@ import pytest
 
 from support.imports import PACKAGE, SOURCE, imports_of, package_modules, parent_package, with_ancestors
 
-BASE = {"_version", "cores", "errors", "strict_json"}
+BASE = {"_version", "cores", "errors", "strict_json", "strict_tensors"}
 FOUNDATION = BASE | {"seeding", "spaces", "config", "configs", "stats"}
 TENSORS = BASE | {"seeding", "spaces", "kernels", "nn", "data"}
 LEARNING = FOUNDATION | TENSORS | {"bundle", "algorithms"}
@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cores": set(),
     "errors": set(),
     "strict_json": set(),
+    "strict_tensors": {"strict_json"},
     "seeding": BASE,
     "spaces": BASE | {"seeding"},
     "stats": BASE,

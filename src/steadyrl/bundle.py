@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from torch import Tensor
 
 from steadyrl._version import __version__
 from steadyrl.errors import NonFiniteError, UserError
@@ -27,11 +26,16 @@ from steadyrl.nn.architecture import MAX_BUNDLE as _MAX_BUNDLE
 from steadyrl.nn.architecture import MAX_JSON as _MAX_JSON
 from steadyrl.nn.policy import Policy
 from steadyrl.strict_json import strict_object
+from steadyrl.strict_tensors import strict_tensors
 
 FORMAT, VERSION = "steadyrl-bundle", 1
 SUFFIX = ".srl"
 _HEADER, _WEIGHTS = "bundle.json", "weights.safetensors"
 _KEYS = {"format", "version", "steadyrl", "policy", "about", "weights_size", "weights_sha256"}
+_NOT_OURS = (
+    f"it is not a ZIP of {_HEADER} and {_WEIGHTS} exactly as this library writes it: "
+    "it is damaged, incomplete, or was packed by another program"
+)
 _ABOUT: dict[str, type] = {"algo": str, "config": dict}
 _ABOUT_OPTIONAL: dict[str, type] = {"env": str, "env_kwargs": dict, "seed": int, "num_timesteps": int}
 
@@ -88,18 +92,7 @@ def read_bundle(path: Path, device: torch.device, *, native: bool = False) -> Bu
         UserError: the file is missing, damaged, of another format or version, or does not hold what it says.
     """
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):  # reading a pipe would wait for ever
-            raise ValueError("it is a folder" if stat.S_ISDIR(about.st_mode) else "it is no file")
-        data = path.read_bytes() if about.st_size <= _MAX_BUNDLE else b""
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"The bundle {path} cannot be read: {getattr(error, 'strerror', None) or error}.",
-            remedy="Name a file that `agent.save` made.",
-            code="no-such-file",
-        ) from error
-    try:
-        return _from_bytes(data, device, native)
+        return _from_bytes(_content(path), device, native)
     except _RefusedError as refused:
         raise UserError(
             f"The bundle {path} is refused: {refused}.",
@@ -108,37 +101,59 @@ def read_bundle(path: Path, device: torch.device, *, native: bool = False) -> Bu
         ) from refused
 
 
+def _content(path: Path) -> bytes:
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):  # reading a pipe would wait for ever
+            raise ValueError("it is a folder" if stat.S_ISDIR(about.st_mode) else "it is no file")
+        return path.read_bytes() if about.st_size <= _MAX_BUNDLE else b""
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"The bundle {path} cannot be read: {getattr(error, 'strerror', None) or error}.",
+            remedy="Name a file that `agent.save` made.",
+            code="no-such-file",
+        ) from error
+
+
 class _RefusedError(Exception):
     """Why a bundle is not loaded."""
 
 
 def _from_bytes(data: bytes, device: torch.device, native: bool) -> Bundle:
     text, weights = _members(data)
+    del data  # nobody else holds it: a bundle takes its size twice in memory, and no more before it is known to be good
+    header = _header(text, weights)
+    tensors = _tensors(weights)
+    available = sum(array.size for name, array in tensors.items() if name.startswith("net."))
+    about = _about(header["about"])
+    try:
+        _compare(tensors, Policy.forms(header["policy"], parameters=available))
+        policy = Policy.from_description(header["policy"], device, parameters=available, native=native)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise _RefusedError(
+            f"its description does not make a policy ({type(error).__name__}: {str(error)[:300]})"
+        ) from error
+    policy.load_state_dict({name: torch.from_numpy(array) for name, array in tensors.items()})
+    return Bundle(policy, about)
+
+
+def _header(text: bytes, weights: bytearray) -> dict[str, Any]:
+    """The description in full, if it is one of these weights."""
     header = _strict_json(text, _HEADER)
     if header.get("format") != FORMAT:
         raise _RefusedError(f"{_HEADER} does not say that it is a {FORMAT}")
     if type(header.get("version")) is not int or header["version"] != VERSION:
-        raise _RefusedError(f"its version is {header.get('version')!r}, and this library reads version {VERSION}")
+        raise _RefusedError(f"its version is {header.get('version')!r:.100}, and this library reads version {VERSION}")
     if header.keys() != _KEYS:
         raise _RefusedError(f"{_HEADER} must have exactly the keys {sorted(_KEYS)}")
     if type(header["steadyrl"]) is not str:
         raise _RefusedError(f"`steadyrl` is {str(header['steadyrl'])[:100]!r}, not the version that made it")
     if header["weights_size"] != len(weights) or header["weights_sha256"] != hashlib.sha256(weights).hexdigest():
         raise _RefusedError(f"{_WEIGHTS} does not have the size and checksum that {_HEADER} names")
-    tensors = _tensors(weights)
-    available = sum(tensor.numel() for name, tensor in tensors.items() if name.startswith("net."))
-    try:
-        policy = Policy.from_description(header["policy"], device, parameters=available, native=native)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise _RefusedError(
-            f"its description does not make a policy ({type(error).__name__}: {str(error)[:300]})"
-        ) from error
-    _compare(tensors, policy.state_dict())
-    policy.load_state_dict(tensors)
-    return Bundle(policy, _about(header["about"]))
+    return header
 
 
-def _frames(text: bytes, weights: bytes) -> tuple[bytes, bytes, bytes]:
+def _frames(text: bytes, weights: bytes | bytearray) -> tuple[bytes, bytes, bytes]:
     """What a ZIP has before, between and after its two stored members (PKWARE's APPNOTE.TXT, 4.3)."""
     local, central, offset = [], [], 0
     for name, data in ((_HEADER.encode(), text), (_WEIGHTS.encode(), weights)):
@@ -155,19 +170,19 @@ def _frames(text: bytes, weights: bytes) -> tuple[bytes, bytes, bytes]:
     return local[0], local[1], directory + end
 
 
-def _members(data: bytes) -> tuple[bytes, bytes]:
-    """The two members of a ZIP that has exactly the form that `to_bytes` gives it."""
-    empty = _frames(b"", b"")
-    lengths = [len(frame) for frame in empty]
+def _members(data: bytes) -> tuple[bytes, bytearray]:
+    """The two members of a ZIP that has exactly the form that `to_bytes` gives it; the second one for keeps."""
+    lengths = [len(frame) for frame in _frames(b"", b"")]
     size = int.from_bytes(data[18:22], "little")  # of the first member, in its local header
-    start = lengths[0] + size + lengths[1]
-    text, weights = data[lengths[0] : lengths[0] + size], data[start : -lengths[2]]
+    start, end = lengths[0] + size + lengths[1], len(data) - lengths[2]
+    if end < start:
+        raise _RefusedError(_NOT_OURS)
+    if size > _MAX_JSON:
+        raise _RefusedError(f"{_HEADER} is larger than {_MAX_JSON} bytes")
+    text, weights = data[lengths[0] : lengths[0] + size], bytearray(memoryview(data)[start:end])
     before, between, after = _frames(text, weights)
-    if b"".join((before, text, between)) != data[:start] or after != data[start + len(weights) :]:
-        raise _RefusedError(
-            f"it is not a ZIP of {_HEADER} and {_WEIGHTS} exactly as this library writes it: "
-            "it is damaged, incomplete, or was packed by another program"
-        )
+    if b"".join((before, text, between)) != data[:start] or after != data[end:]:
+        raise _RefusedError(_NOT_OURS)
     return text, weights
 
 
@@ -178,12 +193,11 @@ def _strict_json(data: bytes, name: str) -> dict[str, Any]:
         raise _RefusedError(f"{name} {error}") from error
 
 
-def _tensors(weights: bytes) -> dict[str, Tensor]:
-    _strict_json(weights[8 : 8 + int.from_bytes(weights[:8], "little")], f"the index of {_WEIGHTS}")
+def _tensors(weights: bytearray) -> dict[str, npt.NDArray[Any]]:
     try:
-        return load_tensors(weights)
-    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise _RefusedError(f"{_WEIGHTS} cannot be read ({type(error).__name__}: {str(error)[:300]})") from error
+        return strict_tensors(weights, max_index=_MAX_JSON)
+    except ValueError as error:
+        raise _RefusedError(f"{_WEIGHTS} {error}") from error
 
 
 def _about(about: Any) -> dict[str, Any]:
@@ -197,18 +211,16 @@ def _about(about: Any) -> dict[str, Any]:
     return about
 
 
-def _compare(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+def _compare(found: dict[str, npt.NDArray[Any]], expected: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> None:
     if found.keys() != expected.keys():
         odd = sorted(found.keys() ^ expected.keys())[0]
-        raise _RefusedError(f"the tensor {odd!r} is {'unexpected' if odd in found else 'missing'}")
-    for name, tensor in expected.items():
+        raise _RefusedError(f"the tensor {odd[:100]!r} is {'unexpected' if odd in found else 'missing'}")
+    for name, (shape, dtype) in expected.items():
         other = found[name]
-        if other.shape != tensor.shape or other.dtype != tensor.dtype:
-            raise _RefusedError(
-                f"the tensor {name!r} is {other.dtype} {tuple(other.shape)}, "
-                f"and the policy has {tensor.dtype} {tuple(tensor.shape)}"
-            )
-        if not torch.isfinite(other).all():
+        kind = f"torch.{other.dtype.name}"
+        if (other.shape, kind) != (shape, str(dtype)):
+            raise _RefusedError(f"the tensor {name!r} is {kind} {other.shape}, and the policy has {dtype} {shape}")
+        if not np.isfinite(other).all():
             raise _RefusedError(f"the tensor {name!r} holds numbers that are not finite")
         if name.startswith(("normalizer.m2/", "normalizer.count/")) and (other < 0).any():
             raise _RefusedError(f"the tensor {name!r} holds negative numbers")

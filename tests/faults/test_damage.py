@@ -281,8 +281,9 @@ def test_a_state_of_another_form_is_refused_by_name(what: str, work: Work, tmp_p
     named, change = STATE_CHANGES[what]
     state, arrays = json.loads((folder / STATE).read_text()), load_arrays((folder / ARRAYS).read_bytes())
     change(state, arrays)
+    used = {node[tag] for node in _nodes(state) for tag in ("$array", "$bytes") if tag in node}
     put(run, STATE, json.dumps(state).encode())
-    put(run, ARRAYS, save_arrays(arrays))
+    put(run, ARRAYS, save_arrays({name: array for name, array in arrays.items() if name in used}))
     before, manifest, modules = files(run), (run / "manifest.json").read_bytes(), set(sys.modules)
     with pytest.raises(UserError) as caught:
         srl.resume(run, say=lambda notice: None)

@@ -19,6 +19,7 @@ from steadyrl.envs.restart import Restarts
 from steadyrl.envs.skips import Skips
 from steadyrl.envs.snapshots.state import Ability, plain_id
 from steadyrl.envs.snapshots.vectors import by_environment, vector_ability, vector_restore, vector_state
+from steadyrl.envs.state_form import insist_on_arrays, insist_on_form
 from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
 from steadyrl.errors import UserError, words
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
@@ -155,11 +156,16 @@ class VectorAdapter:
         Raises:
             RunFailedError: an environment's state cannot be saved; `ability` says why.
         """
+        last = None if self._last is None else {path: leaf.copy() for path, leaf in self._last.items()}
+        return {**self._around(), "inner": vector_state(self._env, self.spec.id), "last": last}
+
+    def _around(self) -> dict[str, Any]:
+        """The state without that of the environments themselves."""
         return {
             "env_id": plain_id(self.spec.id),
             "num_envs": self.num_envs,
-            "inner": vector_state(self._env, self.spec.id),
-            "last": None if self._last is None else {path: leaf.copy() for path, leaf in self._last.items()},
+            "inner": None,
+            "last": None,
             "live": self.live.copy(),
             **self._episodes.state(),
             "notes": list(self.notes),
@@ -186,6 +192,8 @@ class VectorAdapter:
                     remedy="Make as many of the same as were saved.",
                     code="snapshot-kind",
                 )
+            insist_on_form(state, self._around())
+            insist_on_arrays(state["last"])
             obs = vector_restore(self._env, self.spec.id, state["inner"])
             stored = (
                 {path: leaf.copy() for path, leaf in state["last"].items()} if obs is None else self._checks.stored(obs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -48,6 +48,8 @@ class Architecture:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Architecture:
         """The inverse of `dataclasses.asdict`, from JSON; ValueError, TypeError or KeyError for anything else."""
+        if missing := {field.name for field in fields(cls)} - {*data, "layer_norm"}:
+            raise ValueError(f"the architecture lacks {sorted(missing)[0]}")
         made = cls(**{**data, "net_arch": {name: tuple(sizes) for name, sizes in data["net_arch"].items()}})
         widths = [width for sizes in made.net_arch.values() for width in sizes]
         numbers = (made.log_std_init, made.v_min, made.v_max, made.epsilon)
@@ -56,7 +58,7 @@ class Architecture:
             and made.head in get_args(Head)
             and made.net_arch.keys() == _SIZES[made.family]
             and all(type(size) is int and size >= 1 for size in (*widths, made.n_critics, made.outputs))
-            and made.layers <= MAX_LAYERS
+            and max(made.layers, made.n_critics) <= MAX_LAYERS
             and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
             and {type(made.squash_output), type(made.use_sde), type(made.dueling), type(made.layer_norm)} == {bool}
             and 0.0 <= made.epsilon <= 1.0

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.utils._device  # which `with torch.device` would import at its first use, while a file is loaded
 from torch import Tensor, nn
 
 from steadyrl import kernels
@@ -218,17 +219,41 @@ class Policy:
         Raises:
             ValueError, TypeError, KeyError: this is no description, or it is of a network of another size.
         """
-        scale = data["value_scale"]
-        if data.keys() != _DESCRIPTION or type(data["normalize_obs"]) is not bool:
-            raise ValueError(f"a policy is described by exactly {sorted(_DESCRIPTION)}")
-        if type(scale) is not float or not 0.0 < scale < math.inf:
-            raise ValueError(f"value_scale is {scale!r}, not a number above 0")
-        obs_spec, action_spec = ObsSpec.from_json(data["obs"]), ActionSpec.from_json(data["action"])
-        architecture = Architecture.from_json(data["architecture"])
-        wanted = architecture.parameters(obs_spec, action_spec)
-        if parameters not in (None, wanted):
-            raise ValueError(f"the network has {wanted} weights, but there are {parameters}")
-        normalizer = ObsNormalizer(obs_spec) if data["normalize_obs"] else None
-        policy = cls(obs_spec, action_spec, architecture, normalizer, device, native=native)
-        policy.value_scale = scale
+        made_of = _made_of(data, parameters)
+        policy = cls(*made_of, device, native=native)
+        policy.value_scale = data["value_scale"]
         return policy
+
+    @staticmethod
+    def forms(data: dict[str, Any], *, parameters: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of each tensor of the `state_dict` of the policy of a description, which is not made for it.
+
+        Args:
+            data: As for `from_description`, and the same errors are raised.
+            parameters: How many weights there are.
+        """
+        obs_spec, action_spec, architecture, normalizer = _made_of(data, parameters)
+        with torch.device("meta"):
+            net, _ = build(obs_spec, action_spec, architecture)
+        found = {f"net.{name}": (tuple(tensor.shape), tensor.dtype) for name, tensor in net.state_dict().items()}
+        for name, array in ({} if normalizer is None else normalizer.state_dict()).items():
+            found[f"normalizer.{name}"] = (array.shape, torch.float64)
+        return found
+
+
+def _made_of(
+    data: dict[str, Any], parameters: int | None
+) -> tuple[ObsSpec, ActionSpec, Architecture, ObsNormalizer | None]:
+    """What `Policy` takes, from a description."""
+    scale = data["value_scale"]
+    if data.keys() != _DESCRIPTION or type(data["normalize_obs"]) is not bool:
+        raise ValueError(f"a policy is described by exactly {sorted(_DESCRIPTION)}")
+    if type(scale) is not float or not 0.0 < scale < math.inf:
+        raise ValueError(f"value_scale is {scale!r}, not a number above 0")
+    obs_spec, action_spec = ObsSpec.from_json(data["obs"]), ActionSpec.from_json(data["action"])
+    architecture = Architecture.from_json(data["architecture"])
+    wanted = architecture.parameters(obs_spec, action_spec)
+    if parameters not in (None, wanted):
+        raise ValueError(f"the network has {wanted} weights, but there are {parameters}")
+    normalizer = ObsNormalizer(obs_spec) if data["normalize_obs"] else None
+    return obs_spec, action_spec, architecture, normalizer

@@ -247,7 +247,8 @@ class ObsSpec:
     def from_json(cls, data: list[dict[str, Any]]) -> ObsSpec:
         """The inverse of `to_json`; ValueError, TypeError or KeyError for anything else."""
         tuples = ("shape", "nvec", "start")
-        return cls(tuple(Leaf(**{**leaf, **{name: tuple(leaf[name]) for name in tuples}}) for leaf in data))
+        own = [{"scale": leaf["scale"]} | {name: tuple(leaf[name]) for name in tuples} for leaf in data]
+        return cls(tuple(Leaf(**{**leaf, **parts}) for leaf, parts in zip(data, own, strict=True)))
 
 
 def _leaf(path: str, space: gs.Space[Any]) -> Leaf:

@@ -21,6 +21,12 @@ from steadyrl.training.durable import Part, commit_folder, set_aside
 POLICY, INDEX = "policy.srl", "checkpoint.json"
 FORMAT, VERSION = "steadyrl-checkpoint", 2
 _KEYS = {"format", "version", "steadyrl", "step", "files", "about", "checksum"}
+_TOLD: dict[type, tuple[str, ...]] = {
+    str: ("algo", "env"),
+    dict: ("logs", "environments", "parts", "replay"),
+    list: ("holds", "left_out", "inexact"),
+}
+_ABOUT = {name: kind for kind, names in _TOLD.items() for name in names}
 _NAME = re.compile("step_(0|[1-9][0-9]{0,18})")
 _FILE = re.compile("[a-z][a-z0-9_]{0,31}([.][a-z0-9]{1,16})?")  # is one file on every system, within its folder
 _HASH = re.compile("[0-9a-f]{64}")
@@ -137,8 +143,9 @@ def read_index(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise DamagedError(f"{path} {error}") from error
     version = index.get("version")
-    if version == 1 and "format" not in index:
-        return _checked(path, {"version": 1, "step": index.get("step"), "files": index.get("files"), "about": {}})
+    if type(version) is int and version == 1 and "format" not in index:
+        more = {"steadyrl": "", "about": {}}  # which it did not have
+        return _checked(path, {"version": 1, "step": index.get("step"), "files": index.get("files")} | more)
     if index.get("format") == FORMAT and type(version) is int and version > VERSION:
         raise DamagedError(f"{path} is of version {version}, which a later steadyrl reads", for_good=False)
     if index.get("format") != FORMAT or type(version) is not int or version != VERSION:
@@ -153,8 +160,16 @@ def _checked(path: Path, index: dict[str, Any]) -> dict[str, Any]:
     files = index["files"]
     if type(index["step"]) is not int or index["step"] < 0:
         raise DamagedError(f"{path} does not tell its step")
-    if type(files) is not dict or POLICY not in files or type(index["about"]) is not dict:
+    if type(files) is not dict or POLICY not in files:
         raise DamagedError(f"{path} does not describe {POLICY}")
+    about = index["about"]
+    if type(about) is not dict:
+        raise DamagedError(f"{path} says {about!r:.40} of 'about'")
+    for name, kind in _ABOUT.items():
+        if name in about and type(about[name]) is not kind:
+            raise DamagedError(f"{path} says {about[name]!r:.40} of '{name}'")
+    if type(index["steadyrl"]) is not str:
+        raise DamagedError(f"{path} does not tell the version that made it")
     for name, facts in files.items():
         if not _FILE.fullmatch(name) or name == INDEX:
             raise DamagedError(f"{path} names {name[:80]!r}, which is no name of a checkpoint's file")

@@ -246,7 +246,7 @@ def _read(facts: Mapping[str, Any], store: ChunkStore, own: npt.NDArray[Any], mo
     """One ring; KeyError where the facts do not fit it."""
     rows, chunk_rows, names = facts["rows"], facts["chunk_rows"], facts["chunks"]
     fits = facts["dtype"] == str(own.dtype) and tuple(facts["row"]) == own.shape[1:]
-    fits &= type(rows) is int and type(chunk_rows) is int and 0 <= rows <= most and chunk_rows > 0
+    fits &= type(rows) is int and type(chunk_rows) is int and 0 <= rows <= most and 0 < chunk_rows < 1 << 40
     if not fits or len(names) != math.ceil(rows / chunk_rows) or not all(map(_NAME.fullmatch, names)):
         raise KeyError
     array = own[:rows]

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from steadyrl.envs.snapshots.values import digest
+from steadyrl.errors import UserError
 from steadyrl.training.checkpoint import DamagedError, read_index, steps_in
 from steadyrl.training.jsonlines import read_jsonl
 from steadyrl.training.resuming import read_state
@@ -80,8 +82,16 @@ def no_part_of_a_run(place: str, name: str) -> bool:
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    """Rows of a log; none where there is no such file."""
-    return read_jsonl(path) if path.exists() else []
+    """Rows of a log, each with its step; none where there is no such file."""
+    rows = read_jsonl(path) if path.exists() else []
+    for number, row in enumerate(rows, start=1):
+        if type(row.get("step")) is not int:
+            raise UserError(
+                f"Line {number} of {path} does not tell its step.",
+                remedy="Restore the file from a copy: a run only ever appends whole lines to it.",
+                code="damaged-file",
+            )
+    return rows
 
 
 def _in_log(first: Path, second: Path, name: str) -> Difference | None:
@@ -103,20 +113,34 @@ def _in_checkpoints(first: Path, second: Path, without: Collection[str]) -> Diff
     for step in sorted(ours.keys() & theirs.keys()):
         where = f"checkpoint step_{step}"
         try:
-            a, b = (read_index(folder)["about"].get("parts", {}) for folder in (ours[step], theirs[step]))
-        except DamagedError as error:
-            return Difference(step, where, "index", str(error), "")
-        for part in [*a, *(part for part in b if part not in a)]:
-            if a.get(part) != b.get(part) and part not in without:
-                found = _part(ours[step], part), _part(theirs[step], part)
-                if part == "session" and any(isinstance(side, dict) and side.get("owed") for side in found):
-                    continue  # taken as an evaluation was cut off, whose result the other one has: its row is compared
-                leaf = next(_leaves_apart(*found, part), None)
-                if leaf is not None:
-                    return Difference(step, where, *leaf)
-                if found == (None, None):
-                    return Difference(step, where, part, str(a.get(part)), str(b.get(part)))
+            leaf = _apart(ours[step], theirs[step], without)
+        except (DamagedError, OSError) as error:
+            leaf = "index", str(error), ""
+        if leaf is not None:
+            return Difference(step, where, *leaf)
     return None
+
+
+def _apart(first: Path, second: Path, without: Collection[str]) -> tuple[str, str, str] | None:
+    """Name and both values of the first part of two checkpoints of a step that differs."""
+    a, b = _parts(first), _parts(second)
+    for part in [*a, *(part for part in b if part not in a)]:
+        if a.get(part) != b.get(part) and part not in without:
+            found = _part(first, part), _part(second, part)
+            if part == "session" and any(isinstance(side, dict) and side.get("owed") for side in found):
+                continue  # taken as an evaluation was cut off, whose result the other one has: its row is compared
+            leaf = next(_leaves_apart(*found, part), None)
+            if leaf is not None:
+                return leaf
+            if found[0] is None and found[1] is None:
+                return part, str(a.get(part)), str(b.get(part))
+    return None
+
+
+def _parts(folder: Path) -> dict[str, Any]:
+    """The hashes of the parts of a checkpoint, as its index tells them; one of version 1 tells none."""
+    parts = read_index(folder)["about"].get("parts")
+    return parts if isinstance(parts, dict) else {}
 
 
 def _part(folder: Path, part: str) -> Any:
@@ -133,7 +157,7 @@ def _leaves_apart(a: Any, b: Any, place: str) -> Iterator[tuple[str, str, str]]:
             if no_part_of_a_run(place, name):
                 continue
             yield from _leaves_apart(a.get(name), b.get(name), f"{place}/{name}")
-    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+    elif isinstance(a, list | tuple) and type(a) is type(b) and len(a) == len(b):
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             yield from _leaves_apart(x, y, f"{place}/{i}")
     elif isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and (a.shape, a.dtype) == (b.shape, b.dtype):
@@ -142,7 +166,7 @@ def _leaves_apart(a: Any, b: Any, place: str) -> Iterator[tuple[str, str, str]]:
         if apart.any():
             at = int(apart.argmax())
             yield f"{place}[{at}]", _shown(a.ravel()[at]), _shown(b.ravel()[at])
-    elif type(a) is not type(b) or isinstance(a, np.ndarray) or a != b:
+    elif digest(a) != digest(b):  # which tells the zeros from each other, and takes NaN for itself
         yield place, _shown(a), _shown(b)
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any, TypeVar
 
-from steadyrl.training.files import write_atomic
+from steadyrl.errors import UserError
+from steadyrl.training.files import read_json, write_atomic
 from steadyrl.training.jsonlines import read_jsonl
 
 WIDTH, HEIGHT = 900, 500
 LEFT, RIGHT, TOP, BOTTOM = 78, 24, 104, 58
 WINDOW = 100
+_LARGEST = 1e100  # differences of such numbers are finite, and no run comes to them
 MAX_LINE_POINTS = 600
 # Okabe and Ito's colours, which colour-blind readers can tell apart, lightened for a dark page.
 STYLE = """
@@ -32,6 +34,9 @@ svg { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-ser
 .evaluation { stroke: #f59a4c; } .dot { fill: #f59a4c; stroke: #14171c; }
 }
 """
+
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -118,32 +123,51 @@ def _title(folder: Path) -> str:
     """Algorithm, environment and seed from the configuration, else from the folder's own name."""
     parts = folder.resolve().parts[-3:]
     try:
-        config = json.loads((folder / "config.json").read_bytes())
+        config = read_json(folder / "config.json")
         algo, env, seed = config["algo"], config["settings"]["env"], config["settings"]["seed"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         algo, env, seed = parts[-2] if len(parts) > 2 else "run", parts[0], ""
     return f"{str(algo).upper()} on {env}" + (f", seed {seed}" if seed != "" else "")
 
 
 def _episodes(folder: Path) -> list[tuple[float, float]]:
-    path = folder / "episodes.jsonl"
-    rows = read_jsonl(path) if path.exists() else []
-    return [(row["step"], _float(row["return"])) for row in rows]
+    return _each(folder / "episodes.jsonl", lambda row: (_number(row["step"]), _float(row["return"])))
 
 
 def _evaluations(folder: Path) -> list[Evaluated]:
-    path = folder / "evals.jsonl"
-    rows = read_jsonl(path) if path.exists() else []
-    return [
-        Evaluated(row["step"], row["mean"], _float(row["ci95"][0]), _float(row["ci95"][1]), len(row["returns"]))
-        for row in rows
-        if row["mean"] is not None
-    ]
+    found = _each(folder / "evals.jsonl", lambda row: None if row["mean"] is None else _evaluated(row))
+    return [evaluated for evaluated in found if evaluated is not None]
 
 
-def _float(value: float | None) -> float:
+def _evaluated(row: dict[str, Any]) -> Evaluated:
+    low, high = map(_float, row["ci95"])
+    return Evaluated(_number(row["step"]), _number(row["mean"]), low, high, len(row["returns"]))
+
+
+def _each(path: Path, make: Callable[[dict[str, Any]], _Made]) -> list[_Made]:
+    """What is made of each row. Raises UserError for one that no run writes."""
+    made = []
+    for number, row in enumerate(read_jsonl(path) if path.exists() else [], start=1):
+        try:
+            made.append(make(row))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"Line {number} of {path} is not what a run writes ({type(error).__name__}: {error}).",
+                remedy="Restore the file from a copy.",
+                code="damaged-file",
+            ) from error
+    return made
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) <= _LARGEST:
+        raise ValueError(f"{value!r:.40} is no number that can be drawn")
+    return float(value)
+
+
+def _float(value: Any) -> float:
     """JSON holds null for a number that was not finite."""
-    return math.nan if value is None else float(value)
+    return math.nan if value is None else _number(value)
 
 
 def _rolling_mean(episodes: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:

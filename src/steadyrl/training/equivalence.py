@@ -7,7 +7,6 @@ al. 2021, arXiv:2108.13264).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,8 @@ import numpy as np
 
 from steadyrl.errors import UserError
 from steadyrl.stats import iqm
+from steadyrl.training.files import read_json
+from steadyrl.training.record_form import MANIFEST, checked, require
 
 LEAST = 3  # seeds of each set
 MARGIN = 0.1  # of the first set's interquartile mean
@@ -99,14 +100,16 @@ def equivalence(
 def final_score(run: Path) -> float | None:
     """Mean return of a finished run's final evaluation; None for any other run."""
     try:
-        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_json(run / "manifest.json")
         score = manifest["eval"]["mean"] if manifest["status"] == "finished" else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
     return float(score) if isinstance(score, int | float) else None
 
 
 def what_of(run: Path) -> tuple[str, str]:
-    """Algorithm and environment of a run, which have to be the same in both sets."""
-    manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
-    return str(manifest["algo"]), str(manifest["env"]["id"])
+    """Algorithm and environment of a run, which have to be the same in both sets. Raises UserError."""
+    path = run / "manifest.json"
+    manifest = checked(path, read_json(path), MANIFEST)
+    require(path, manifest, ("algo", "env"))
+    return manifest["algo"], str(manifest["env"].get("id"))

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from steadyrl.errors import RunFailedError, UserError
+from steadyrl.strict_json import strict_object
 
 MIN_FREE_BYTES = 32 * 2**20
+MAX_JSON = 64 * 2**20  # of a file that describes a run
 
 
 def jsonable(value: Any) -> Any:
@@ -71,21 +74,34 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file.
 
     Raises:
-        UserError: the file is missing or holds no JSON object.
+        UserError: the file is missing, is no regular file, or holds no object in strict JSON.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(document, dict):
-            raise ValueError("it does not hold a JSON object")
-        return document
+        return strict_object(read_regular(path, MAX_JSON), max_bytes=MAX_JSON)
     except FileNotFoundError as error:
         raise UserError(
             f"{path} does not exist.", remedy="Name a run folder that `steadyrl train` made.", code="no-such-file"
         ) from error
-    except (ValueError, OSError, RecursionError) as error:
+    except (ValueError, OSError) as error:
+        why = f"it {error}" if isinstance(error, ValueError) else error.strerror or error
         raise UserError(
-            f"{path} cannot be read: {error}.", remedy="Restore the file, or train again.", code="unreadable"
+            f"{path} cannot be read: {why}.", remedy="Restore the file, or train again.", code="unreadable"
         ) from error
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The content of a regular file of at most so many bytes; reading a pipe would wait for ever.
+
+    Raises:
+        OSError: the system does not give it.
+        ValueError: it is something else, in the middle of a sentence.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise ValueError("is no regular file")
+    if about.st_size > most:
+        raise ValueError(f"has {about.st_size} bytes, more than the {most} that it may have")
+    return path.read_bytes()
 
 
 def working_folder() -> Path:

@@ -34,6 +34,8 @@ def generators_state() -> dict[str, Any]:
 def restore_generators(state: dict[str, Any]) -> None:
     """Put back what `generators_state` gave."""
     python, numpy = state["python"], state["numpy"]
+    if not isinstance(python["gauss"], float | None):  # which Python takes, and gives to whoever draws next
+        raise TypeError("'generators/python/gauss' is no number")
     insist_on_position(numpy["name"], {"state": {"pos": numpy["position"]}})
     random.setstate((python["version"], tuple(int(word) for word in python["words"]), python["gauss"]))
     np.random.set_state((numpy["name"], numpy["key"], numpy["position"], numpy["has_gauss"], numpy["cached"]))

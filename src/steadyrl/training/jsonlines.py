@@ -84,8 +84,8 @@ def read_jsonl(path: Path | str) -> list[dict[str, Any]]:
     rows = []
     for index, line in enumerate(lines[:-1], start=1):
         try:
-            row = json.loads(line)
-        except ValueError:
+            row = json.loads(line, parse_constant=_refused)
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             raise UserError(
@@ -95,6 +95,10 @@ def read_jsonl(path: Path | str) -> list[dict[str, Any]]:
             )
         rows.append(row)
     return rows
+
+
+def _refused(word: str) -> None:
+    raise ValueError(f"{word} is no number")
 
 
 class AppendFile:

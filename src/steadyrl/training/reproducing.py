@@ -91,8 +91,10 @@ def reproduce(run: Path, target: Path, say: Callable[[Notice], None]) -> Run:
         folder = RunFolder.open(run)
         manifest = folder.manifest
         _require_whole(folder, manifest)
+        setup = setup_of(folder)  # refuses a record that lacks something
         stages = stages_of(manifest, folder.config["total_timesteps"])
-        setup = setup_of(folder, stages[0].total)
+        if stages[0].total != folder.config["total_timesteps"]:
+            setup = setup_of(folder, stages[0].total)
         for text in differences(folder, provenance(working_folder())):
             say(Notice("not-the-same", f"Not as it was: {text}.", "warning"))
         if len(stages) > 1:
@@ -131,7 +133,7 @@ def not_compared(run: Path) -> tuple[str, ...]:
 
 
 def _require_whole(folder: RunFolder, manifest: Mapping[str, Any]) -> None:
-    if manifest["status"] == "running":
+    if manifest.get("status") == "running":
         raise UserError(
             f"The run {folder.shown} has not ended, or was killed.",
             remedy="Let it end, or go on with it: steadyrl resume.",

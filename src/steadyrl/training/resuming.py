@@ -9,13 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
-
 from steadyrl.envs.snapshots.state import plain_id
 from steadyrl.envs.snapshots.values import unflatten
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.strict_json import strict_object
+from steadyrl.strict_tensors import strict_tensors
 from steadyrl.training.checkpoint import DamagedError, newest_whole, require_file, steps_in, unreadable
 from steadyrl.training.chunks import FOLDER, ChunkStore, named_chunks, read_rings
 from steadyrl.training.computing import computing_facts
@@ -25,7 +23,7 @@ from steadyrl.training.files import write_json
 from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.provenance import provenance
 from steadyrl.training.run_folder import RunFolder
-from steadyrl.training.saving import ARRAYS, LOGS, STATE
+from steadyrl.training.saving import ARRAYS, LOGS, STATE, not_finite
 from steadyrl.training.session_form import require_session
 from steadyrl.training.sources import changed_code
 from steadyrl.training.state import restore_training
@@ -98,7 +96,7 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
             code="no-such-checkpoint",
         )
     manifest = folder.manifest
-    command = " ".join(["steadyrl", *map(shlex.quote, manifest.get("command_line", [])[1:])])
+    command = " ".join(["steadyrl", *map(shlex.quote, map(str, manifest.get("command_line", [])[1:]))])
     again = f": {command}" if command.startswith("steadyrl train ") else ""
     raise UserError(
         f"The run {folder.shown} holds no whole checkpoint: it ended before its first one was written.",
@@ -123,17 +121,20 @@ def read_state(path: Path) -> dict[str, Any]:
     require_file(path / STATE, _MAX_STATE)
     try:
         value = strict_object((path / STATE).read_bytes(), max_bytes=_MAX_STATE, max_depth=_MAX_DEPTH)
-        arrays = load_arrays((path / ARRAYS).read_bytes())
     except ValueError as error:
         raise DamagedError(f"{path / STATE} {error}") from error
-    except SafetensorError as error:
-        raise DamagedError(f"{path / ARRAYS} is refused ({error})") from error
     try:
-        state: dict[str, Any] = unflatten(value, arrays)
+        arrays = strict_tensors((path / ARRAYS).read_bytes(), max_index=_MAX_STATE)
+    except ValueError as error:
+        raise DamagedError(f"{path / ARRAYS} {error}") from error
+    try:
+        state = unflatten(value, arrays, whole=True)
     except UserError as error:
         raise DamagedError(f"{path / STATE}: {error.message}") from error
-    if not isinstance(state.get("session"), dict):
+    if not isinstance(state, dict) or not isinstance(state.get("session"), dict):
         raise DamagedError(f"{path / STATE} lacks 'session'")
+    for place in not_finite(state):
+        raise DamagedError(f"{path / STATE}: '{place}' holds numbers that are not finite")
     return state
 
 
@@ -154,7 +155,8 @@ def put_back(agent: Agent, checkpoint: Checkpoint) -> None:
                     code="other-run",
                 )
         require_session(checkpoint.state["session"])
-        if not all(type(about["logs"].get(name, 0)) is int and about["logs"].get(name, 0) >= 0 for name in LOGS):
+        logs = about["logs"]
+        if not logs.keys() <= set(LOGS) or not all(type(length) is int and length >= 0 for length in logs.values()):
             raise ValueError("its index does not tell the lengths of the logs")
         if checkpoint.state["loop"]["stepper"]["timesteps"] != checkpoint.step:
             raise ValueError(f"'loop/stepper/timesteps' is not {checkpoint.step}, the step of its index")
@@ -174,8 +176,9 @@ def put_back(agent: Agent, checkpoint: Checkpoint) -> None:
     except RunFailedError:
         raise
     except Exception as error:  # whatever a hostile state makes of the code that takes it
+        why = f"it lacks {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
         raise UserError(
-            f"The checkpoint {checkpoint.folder} cannot be taken up: {type(error).__name__}: {error}.",
+            f"The checkpoint {checkpoint.folder} cannot be taken up: {why}.",
             remedy="Take an older one away from it, or train again.",
             code="bad-state",
         ) from error

@@ -24,6 +24,7 @@ from steadyrl.training.learning import Learning, Outcome
 from steadyrl.training.lock import writing
 from steadyrl.training.logging import read_jsonl
 from steadyrl.training.plan import Plan, prepare
+from steadyrl.training.record_form import SETTINGS, require
 from steadyrl.training.resuming import Checkpoint, cut_back, newest, note_lineage, put_back
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.session import StopAt
@@ -67,7 +68,9 @@ class Run:
     @property
     def status(self) -> str:
         """running, finished, stopped, interrupted, preempted or failed."""
-        return str(self.manifest["status"])
+        manifest = self.manifest
+        require(self._folder.shown / "manifest.json", manifest, ("status",))
+        return str(manifest["status"])
 
     @property
     def agent(self) -> Agent:
@@ -85,18 +88,15 @@ class Run:
         path = find_checkpoint(
             self._folder.checkpoints, checkpoint, lambda text: say(Notice("damaged-checkpoint", text, "warning"))
         )
-        settings = self.config["settings"]
-        return load(
-            path,
-            env=settings["env"] if env is None else env,
-            env_kwargs=settings["env_kwargs"],
-            max_episode_steps=settings["max_episode_steps"],
-            seed=settings["seed"],
-            eval_seed=settings["eval_seed"],
-            threads=settings["threads"],
-            kernels=settings["kernels"],
-            device=settings["device"],
-        )
+        settings = self._settings()
+        options = {name: settings[name] for name in SETTINGS if name != "env"}
+        return load(path, env=settings["env"] if env is None else env, **options)
+
+    def _settings(self) -> dict[str, Any]:
+        config, place = self.config, self._folder.shown / "config.json"
+        require(place, config, ("algo", "settings"))
+        require(place, config["settings"], SETTINGS, "settings.")
+        return dict(config["settings"])
 
     def metrics(self) -> list[dict[str, Any]]:
         """Rows of `metrics.jsonl`."""
@@ -117,13 +117,14 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """What `steadyrl train --json` prints; None where a killed run did not get to say it."""
-        manifest, settings = self.manifest, self.config["settings"]
+        manifest, settings = self.manifest, self._settings()
+        require(self._folder.shown / "manifest.json", manifest, ("status", "env"))
         steps, seconds = manifest.get("timesteps"), manifest.get("wall_s")
         fps = None if steps is None or seconds is None else steps / max(seconds, 1e-9)
         return {
             "run": str(self._folder.shown),
             "algo": self.config["algo"],
-            "env": manifest["env"]["id"],
+            "env": manifest["env"].get("id"),
             "seed": settings["seed"],
             "total_timesteps": steps,
             "status": manifest["status"],
@@ -277,7 +278,7 @@ def _edited(folder: RunFolder, policy: Path) -> list[str]:
         bundle = read_bundle(policy, torch.device("cpu"))
     except UserError:
         return []
-    return changed_hyperparameters(folder.config["hyperparameters"], bundle.about["config"])
+    return changed_hyperparameters(folder.config.get("hyperparameters", {}), bundle.about["config"])
 
 
 def train(

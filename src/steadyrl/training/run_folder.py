@@ -11,6 +11,7 @@ from typing import Any
 from steadyrl.errors import UserError
 from steadyrl.training.files import expanded, read_json, require_free_space, working_folder, write_json
 from steadyrl.training.provenance import provenance
+from steadyrl.training.record_form import CONFIG, MANIFEST, checked
 from steadyrl.training.signals import signals_held
 
 MANIFEST_VERSION = 1
@@ -99,13 +100,15 @@ class RunFolder:
 
     @property
     def config(self) -> dict[str, Any]:
-        """`config.json`."""
-        return read_json(self.path / "config.json")
+        """`config.json`. Raises UserError where it is damaged."""
+        path = self.path / "config.json"
+        return checked(path, read_json(path), CONFIG)
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """`manifest.json`."""
-        return read_json(self.path / "manifest.json")
+        """`manifest.json`. Raises UserError where it is damaged."""
+        path = self.path / "manifest.json"
+        return checked(path, read_json(path), MANIFEST)
 
     def update_config(self, document: dict[str, Any]) -> None:
         """Write into `config.json` how the environments are stepped, which is decided after the folder was made."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -252,20 +252,26 @@ def keep_newest(parent: Path, count: int) -> None:
 
 def require_finite(state: dict[str, Any]) -> None:
     """Raises NonFiniteError for a number in weights, optimisers or normalisers that is NaN or infinite."""
-    for name in ("policy", "value_scale", "loop", "replay"):
-        _require_finite(state.get(name), name)
-
-
-def _require_finite(value: Any, place: str) -> None:
-    if isinstance(value, dict):
-        for name, part in value.items():
-            _require_finite(part, f"{place}/{name}")
-    elif isinstance(value, float | np.ndarray) and not _finite(value):
+    for place in not_finite(state):
         raise NonFiniteError(
             f"The checkpoint's '{place}' would hold numbers that are not finite, so it is not written.",
             remedy="Go on from the one before it with a lower learning_rate.",
             code="non-finite",
         )
+
+
+def not_finite(state: dict[str, Any]) -> Iterator[str]:
+    """The places in weights, optimisers, normalisers and buffers that hold NaN or infinity."""
+    for name in ("policy", "value_scale", "loop", "replay"):
+        yield from _not_finite(state.get(name), name)
+
+
+def _not_finite(value: Any, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _not_finite(part, f"{place}/{name}")
+    elif isinstance(value, float | np.ndarray) and not _finite(value):
+        yield place
 
 
 def _finite(value: float | np.ndarray[Any, Any]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
 import subprocess
 from contextlib import suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import steadyrl
-from steadyrl.training.files import write_atomic, write_json
+from steadyrl.training.files import read_json, write_atomic, write_json
 
 CODE, PATCH = "code.json", "git.patch"
 _MAX_PATCH = 32 << 20
@@ -63,10 +62,10 @@ def _origin(module: str) -> Path | None:
 def changed_code(run: Path, env: str) -> list[str]:
     """Which files are not as they were when the run began, in words; nothing where it did not say."""
     try:
-        before: dict[str, Any] = json.loads((run / CODE).read_text(encoding="utf-8"))["files"]
+        before: dict[str, Any] = read_json(run / CODE)["files"]
         now = code_hashes(env)
         names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return []
     more = [f"{len(names) - _MAX_SHOWN} more files of code differ"] if len(names) > _MAX_SHOWN else []
     return [f"the code of {name} is another one" for name in names[:_MAX_SHOWN]] + more

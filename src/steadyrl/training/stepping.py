@@ -17,6 +17,16 @@ from steadyrl.spaces import ObsTree
 from steadyrl.training.guards import require_sane_actions
 from steadyrl.training.phases import Phases
 
+_NONE = type(None)
+_RECORD: dict[str, tuple[type, ...]] = {
+    "env_index": (int,),
+    "return_": (float,),
+    "length": (int,),
+    "terminated": (bool,),
+    "truncated": (bool,),
+    "success": (bool, _NONE),
+    "seed": (int, _NONE),
+}
 WINDOW = 100  # episodes that rollout/ep_rew_mean looks back on
 
 
@@ -143,7 +153,15 @@ class Stepper:
             raise ValueError("'loop/stepper/obs' is of other shapes or types than the environment's observations")
         self._obs = {path: np.array(leaf) for path, leaf in obs.items()}
         self.episodes.clear()
-        self.episodes.extend(EpisodeRecord(**episode) for episode in state["episodes"])
+        self.episodes.extend(map(_record, state["episodes"]))
+
+
+def _record(facts: dict[str, Any]) -> EpisodeRecord:
+    record = EpisodeRecord(**facts)
+    for name, kinds in _RECORD.items():
+        if type(getattr(record, name)) not in kinds:
+            raise TypeError(f"'loop/stepper/episodes' holds a {name} of another type")
+    return record
 
 
 def within(live: BoolArray, remaining: int) -> BoolArray:

@@ -8,6 +8,7 @@ from typing import Any
 from steadyrl.configs import Config, DQNConfig, LinearSchedule
 from steadyrl.envs.choice import Choice
 from steadyrl.errors import UserError
+from steadyrl.training.record_form import require
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import Setup, prepare_training
 
@@ -25,15 +26,12 @@ def setup_of(folder: RunFolder, total_timesteps: int | None = None) -> Setup:
         UserError: it cannot be made again, as with an environment that was an object or a function of a script.
     """
     config, manifest = folder.config, folder.manifest
-    try:
-        settings, hyperparameters = dict(config["settings"]), dict(config["hyperparameters"])
-        env, algo, declared = settings.pop("env"), config["algo"], config["total_timesteps"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{folder.shown / 'config.json'} lacks {error}.",
-            remedy="Restore the file, or train again.",
-            code="unreadable",
-        ) from error
+    place = folder.shown / "config.json"
+    require(place, config, ("algo", "total_timesteps", "hyperparameters", "settings"))
+    require(place, config["settings"], ("env",), "settings.")
+    require(folder.shown / "manifest.json", manifest, ("status", "working_directory"))
+    settings, hyperparameters = dict(config["settings"]), config["hyperparameters"]
+    env, algo, declared = settings.pop("env"), config["algo"], config["total_timesteps"]
     made_of = _MADE_OF.get(config.get("environment", ""))
     if made_of:
         raise UserError(
@@ -66,8 +64,7 @@ def _schedules(config: Config) -> dict[str, LinearSchedule]:
     schedules = {name: value for name, value in found.items() if isinstance(value, LinearSchedule)}
     if isinstance(config, DQNConfig):
         ends = config.exploration_initial_eps, config.exploration_final_eps
-        if config.exploration_fraction > 0:
-            schedules["exploration_rate"] = LinearSchedule(*ends, min(config.exploration_fraction, 1.0))
+        schedules["exploration_rate"] = LinearSchedule(*ends, min(config.exploration_fraction, 1.0))
     return schedules
 
 

@@ -48,14 +48,23 @@ def flatten(value: Value) -> tuple[Any, Arrays]:
     return _packed(value, "", arrays), arrays
 
 
-def unflatten(packed: Any, arrays: Arrays) -> Value:
+def unflatten(packed: Any, arrays: Arrays, *, whole: bool = False) -> Value:
     """The tree that `flatten` took apart.
+
+    Args:
+        packed: JSON.
+        arrays: By name; each is of use once, so that a small file cannot become a large tree.
+        whole: The tree is all that there is, so an array that is not of use is an error.
 
     Raises:
         UserError: an unknown tag, a missing array, one of another dtype or shape, or anything else that `flatten`
             does not write; the place is named.
     """
-    return _unpacked(packed, "", arrays)
+    left = dict(arrays)
+    tree = _unpacked(packed, "", left)
+    if whole and left:
+        _damaged("", f"the array {sorted(left)[0][:80]!r}, which belongs nowhere,")
+    return tree
 
 
 def digest(value: Value) -> str:
@@ -178,20 +187,20 @@ def _unpacked_array(packed: dict[str, Any], place: str, arrays: Arrays) -> npt.N
     if type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape):
         _damaged(place, f"the shape {shape!r}")
     stored = _array(packed["$array"], place, arrays, dtype if dtype.str in _PLAIN else np.dtype(np.uint8))
-    # An array of its own, as the state may be restored twice; bytes may be aligned for no other dtype.
-    flat = np.frombuffer(bytearray(stored.tobytes()), dtype=dtype) if dtype.itemsize else np.zeros(0, dtype)
+    flat = stored.reshape(-1).view(dtype) if dtype.itemsize else np.zeros(0, dtype)
     if flat.size != math.prod(shape):
         _damaged(place, f"{flat.size} entries for the shape {shape}")
     fortran = packed.get("order") == "F"
+    # An array of its own, as the state may be restored twice, and aligned for its dtype.
     array = (flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)).copy(order="F" if fortran else "C")
     array.flags.writeable = packed.get("readonly") is not True
     return array
 
 
 def _array(name: Any, place: str, arrays: Arrays, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    array = arrays.get(name) if type(name) is str else None
+    array = arrays.pop(name, None) if type(name) is str else None
     if array is None:
-        _damaged(place, f"the array {name!r}, which is missing")
+        _damaged(place, f"the array {str(name)[:80]!r}, which is missing or used twice,")
     if array.dtype != dtype:
         _damaged(place, f"the array {name!r} of dtype {array.dtype} instead of {dtype}")
     return array
