@@ -40,15 +40,17 @@ _SLOWER = 4  # times as long as without a fault, and
 _LATER_S = 30.0  # so many seconds more, are a hang
 
 _WORKERS = "src/steadyrl/envs/workers/"
+_PARTS = ("parts", "loss", "report", "shared", "worker")
+_WORKER_TESTS = (*_PARTS, "restart", "crew", "vector", "state", "faults")
 # What is mutated, and the tests that are to notice, the quickest first; paths from the root.
 TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "workers-parts": (
         [f"{_WORKERS}{name}.py" for name in ("arguments", "board", "channel", "log", "recipe", "report", "shared")],
-        ["tests/envs/workers/test_parts.py", "tests/envs/workers/test_vector.py"],
+        [f"tests/envs/workers/test_{name}.py" for name in (*_PARTS, "vector")],
     ),
     "workers": (
         [f"{_WORKERS}{name}.py" for name in ("block", "crew", "keeper", "loss", "process", "vector", "worker")],
-        [f"tests/envs/workers/test_{name}.py" for name in ("parts", "restart", "vector", "state", "faults")],
+        [f"tests/envs/workers/test_{name}.py" for name in _WORKER_TESTS],
     ),
     "guard": (
         ["src/steadyrl/algorithms/guard.py", "src/steadyrl/training/guards.py"],

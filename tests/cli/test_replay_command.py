@@ -185,8 +185,8 @@ def test_escape_sequences_of_a_failure_do_not_reach_the_terminal(
     told = capsys.readouterr().out
     assert "\x1b" not in told
     assert "RuntimeError: \\x1b[2Jgone" in told
-    Path("walk.py").write_text(WALK.replace("self.place == self.at", "False"))
-    assert main(["replay", failed]) == 0
+    Path("well.py").write_text(WALK.replace("self.place == self.at", "False"))
+    assert main(["replay", failed, "--env", "well.py:Walk"]) == 0
     told = capsys.readouterr().out
     assert "\x1b" not in told
     assert "\\x1b]0;owned\\x07" in told

@@ -269,3 +269,24 @@ def test_a_connection_that_breaks_before_the_status_is_known(made: Made, monkeyp
     ((_, kind, loss),) = made.crew.answers({0}, stacks=False)
     assert (kind, loss.status) == (LOST, None)
     assert made.crew.processes[0].channel.file not in made.crew._by_file
+
+
+def test_a_fork_of_the_parent_ends_nothing_of_its(made: Made) -> None:
+    child = os.fork()
+    if not child:
+        try:
+            made.crew.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert all(psutil.Process(pid).is_running() for pid in made.pids)
+    assert not made.crew.closed
+
+
+def test_a_keeper_that_does_not_end_is_ended(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_STATUS_S", 0.05)
+    keeper = psutil.Process(made.pids[0]).parent()
+    assert keeper is not None
+    keeper.suspend()
+    made.crew.close()
+    assert until(lambda: gone({keeper.pid, *made.pids}))

@@ -282,6 +282,7 @@ def test_systems_that_cannot_pass_descriptors_are_refused_in_words(monkeypatch: 
         ("spawn", 0, 1.0, "num-workers"),
         ("spawn", 1.5, 1.0, "num-workers"),
         ("spawn", 1, -1.0, "env-timeout"),
+        ("spawn", 1, 0, "env-timeout"),
         ("spawn", 1, float("nan"), "env-timeout"),
         ("spawn", 1, "1", "env-timeout"),
     ],
@@ -310,3 +311,40 @@ def test_a_process_tells_what_is_known_of_it() -> None:
             os.fstat(file)
     assert process.stack() == ""
     process.close()  # once is enough
+
+
+def test_a_closed_board_holds_no_memory() -> None:
+    file = anonymous_file(Board.size(2, 1))
+    board = Board(file, 2, 1)
+    memory = board._memory
+    board.close()
+    assert memory.closed
+    for view in (board.began, board.current, board.phase, board.total, board.origin):
+        with pytest.raises(ValueError, match="released"):
+            len(view)
+    held = Board(file, 2, 1)
+    extra = memoryview(held._memory)  # somebody else looks at it still
+    held.close()
+    assert not held._memory.closed
+    extra.release()
+    held._memory.close()
+    os.close(file)
+
+
+def test_after_half_a_message_more_is_read_at_once(
+    ends: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = ends
+    asked: list[int] = []
+    read = os.read
+
+    def counted(file: int, size: int) -> bytes:
+        asked.append(size)
+        return read(file, size)
+
+    monkeypatch.setattr(os, "read", counted)
+    a.socket.sendall(packed(TOLD, "x" * 100)[:50])
+    b.take()
+    a.socket.sendall(packed(TOLD, "x" * 100)[50:])
+    assert b.take() == [(TOLD, "x" * 100)]
+    assert asked == [1 << 16, 1 << 20]
