@@ -40,17 +40,27 @@ _SLOWER = 4  # times as long as without a fault, and
 _LATER_S = 30.0  # so many seconds more, are a hang
 
 _WORKERS = "src/steadyrl/envs/workers/"
-_PARTS = ("parts", "loss", "report", "shared", "worker")
-_WORKER_TESTS = (*_PARTS, "restart", "crew", "vector", "state", "faults")
+_OF_WORKERS = "tests/envs/workers/"
 # What is mutated, and the tests that are to notice, the quickest first; paths from the root.
 TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "workers-parts": (
-        [f"{_WORKERS}{name}.py" for name in ("arguments", "board", "channel", "log", "recipe", "report", "shared")],
-        [f"tests/envs/workers/test_{name}.py" for name in (*_PARTS, "vector")],
+        [
+            f"{_WORKERS}{name}.py"
+            for name in ("arguments", "board", "channel", "log", "loss", "process", "recipe", "report", "shared")
+        ],
+        [f"{_OF_WORKERS}test_{name}.py" for name in ("parts", "loss", "report", "shared")],
     ),
-    "workers": (
-        [f"{_WORKERS}{name}.py" for name in ("block", "crew", "keeper", "loss", "process", "vector", "worker")],
-        [f"tests/envs/workers/test_{name}.py" for name in _WORKER_TESTS],
+    "workers-block": (
+        [f"{_WORKERS}{name}.py" for name in ("block", "worker")],
+        [f"{_OF_WORKERS}test_{name}.py" for name in ("worker", "vector")],
+    ),
+    "workers-crew": (
+        [f"{_WORKERS}{name}.py" for name in ("crew", "keeper")],
+        [f"{_OF_WORKERS}test_{name}.py" for name in ("crew", "vector", "faults")],
+    ),
+    "workers-vector": (
+        [f"{_WORKERS}vector.py"],
+        [f"{_OF_WORKERS}test_{name}.py" for name in ("restart", "vector", "state", "faults")],
     ),
     "guard": (
         ["src/steadyrl/algorithms/guard.py", "src/steadyrl/training/guards.py"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import threading
@@ -31,8 +32,15 @@ class Made:
         file = anonymous_file(Board.size(2, 2))
         self.board = Board(file, 2, 2)
         self.crew = Crew("forkserver", 2, self.board, file, TIMEOUT_S)
-        self.crew.await_ids()
+        self.known()
         self.kept: list[Any] = []
+
+    def known(self) -> None:
+        """Wait for the ids, longer than the crew does: a busy machine takes seconds to start a process."""
+        for _ in range(10):
+            self.crew.await_ids()
+            if all(process.pid for process in self.crew.processes):
+                return
 
     @property
     def pids(self) -> list[int]:
@@ -46,7 +54,7 @@ class Made:
         ours, theirs = socket.socketpair()
         ours.settimeout(TIMEOUT_S)
         process.channel = Channel(ours)
-        crew._poll.register(ours.fileno(), module.select.POLLIN)
+        crew._poll.register(ours.fileno(), select.POLLIN)
         crew._by_file[ours.fileno()] = process
         self.kept.append(Channel(theirs))
         self.board.begin(number, number, STEP)
@@ -88,7 +96,7 @@ def test_one_is_ended_and_another_takes_its_place(made: Made) -> None:
     assert made.crew.processes[0].status == -signal.SIGKILL
     assert until(lambda: gone({first}))
     made.crew.start(0)
-    made.crew.await_ids()
+    made.known()
     assert made.pids[1] == other
     assert made.pids[0] not in (first, other)
     assert len(made.crew.processes) == 2

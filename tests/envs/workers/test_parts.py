@@ -245,7 +245,7 @@ def test_what_the_log_keeps_is_its_own() -> None:
 
 def test_a_recipe_carries_the_users_ids_and_leaves_out_what_cannot_be_sent() -> None:
     lock = threading.Lock()
-    gym.register("Sendable-v0", entry_point=lambda: ConstantReward(2))
+    gym.register("Sendable-v0", entry_point=lambda: ConstantReward(2))  # type: ignore[arg-type]
     gym.register("Unsendable-v0", entry_point=lambda: ConstantReward(lock))  # type: ignore[arg-type]
     try:
         sent = user_registered()

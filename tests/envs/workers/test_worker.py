@@ -186,7 +186,8 @@ def test_a_failing_environment_waits_for_a_seed(serve: Callable[..., Served]) ->
     assert obs[1].tolist() == alone(SEEDS[0], [2, 2])[2]
     assert obs[2].tolist() == alone(77, [])[0]
     rewards, terminated, truncated = stepping.told()
-    assert (rewards[1] != 0.0, rewards[2], (terminated | truncated).any()) == (True, 0.0, False)
+    assert (bool(rewards[1]), float(rewards[2])) == (True, 0.0)
+    assert not (terminated | truncated).any()
     assert served.board.elapsed(2) == 0
     assert served.board.start(2) == Start(77, None, None)
     assert served.step(2, 2) == (DONE, None)
