@@ -64,7 +64,7 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "guard": (
         ["src/steadyrl/algorithms/guard.py", "src/steadyrl/training/guards.py"],
-        ["tests/algorithms/test_guard.py", "tests/training/test_guards.py"],
+        ["tests/algorithms/test_guard_alone.py", "tests/training/test_guards.py", "tests/algorithms/test_guard.py"],
     ),
     "nonfinite": (
         [f"src/steadyrl/envs/{name}.py" for name in ("checks", "nonfinite", "restart", "skips")],
