@@ -186,7 +186,7 @@ def test_another_error_takes_nothing_back_and_is_not_told() -> None:
 
 
 def test_nested_parts_are_named_by_their_path() -> None:
-    inner = {"camera": torch.zeros(1), "": torch.ones(1), "none": None}
+    inner: dict[str, Any] = {"camera": torch.zeros(1), "": torch.ones(1), "none": None}
     batch = RolloutBatch(inner, *[torch.full((1,), float(i)) for i in range(5)])
     found = arrays_of({"a": batch, "b": None, "c": inner, "d": 3})
     assert {"a/obs/camera", "a/obs", "c/camera", "c", "d"} <= found.keys()
