@@ -6,9 +6,12 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,6 +79,16 @@ def made() -> Iterator[Made]:
         made.close()
 
 
+def listens(pid: int) -> bool:
+    """Whether a worker has set up what writes its stack where SIGABRT ends it."""
+    if sys.platform != "linux":
+        time.sleep(1.0)
+        return True
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(line for line in lines if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGABRT - 1) & 1)
+
+
 def test_each_worker_has_a_process_that_ends_with_the_crew(made: Made) -> None:
     pids = made.pids
     assert len(set(pids)) == 2
@@ -104,6 +117,17 @@ def test_one_is_ended_and_another_takes_its_place(made: Made) -> None:
     ours = made.spoken_for(0)
     ours.poke(DONE)
     assert list(made.crew.answers({0})) == [(0, DONE, None)]
+
+
+def test_the_end_of_the_one_before_is_not_that_of_its_successor(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_STATUS_S", 0.0)
+    first = made.pids[0]
+    made.crew.kill(0)  # its end is not heard of yet
+    made.crew.start(0)
+    monkeypatch.undo()
+    made.known()
+    assert until(lambda: gone({first}), 20)
+    assert (made.crew.processes[0].status, made.pids[0] != first) == (None, True)
 
 
 def test_answers_come_as_they_are_until_nobody_is_awaited(made: Made) -> None:
@@ -160,11 +184,12 @@ def test_who_ended_is_told_with_the_status_and_its_stack(made: Made) -> None:
     ((number, kind, loss),) = made.crew.answers({0})
     assert (number, kind, loss.status, loss.stopped, loss.stack) == (0, LOST, -signal.SIGKILL, False, "")
     assert loss.waited >= 0.0
+    assert until(lambda: listens(made.pids[1]), 20)
     os.kill(made.pids[1], signal.SIGABRT)
     awaited = {1}
     ((number, kind, loss),) = made.crew.answers(awaited)
     assert (number, kind, loss.status, awaited) == (1, LOST, -signal.SIGABRT, set())
-    assert "in wait" in loss.stack
+    assert "worker.py" in loss.stack
 
 
 def test_both_that_ended_are_told_in_order(made: Made) -> None:
@@ -187,6 +212,7 @@ def test_last_words_come_before_the_end(made: Made) -> None:
 
 def test_who_is_silent_too_long_tells_where_its_code_is(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "START_S", TIMEOUT_S)
+    assert until(lambda: all(map(listens, made.pids)), 20)
     awaited = {0, 1}
     found = list(made.crew.answers(awaited))
     assert sorted((number, kind) for number, kind, _ in found) == [(0, LOST), (1, LOST)]
@@ -194,7 +220,7 @@ def test_who_is_silent_too_long_tells_where_its_code_is(made: Made, monkeypatch:
     for _, _, loss in found:
         assert (loss.status, loss.stopped) == (None, False)
         assert loss.waited >= TIMEOUT_S
-        assert "in wait" in loss.stack
+        assert "worker.py" in loss.stack
 
 
 def test_a_process_that_starts_has_its_own_time(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +294,7 @@ def test_without_their_keeper_all_have_ended(made: Made) -> None:
     found = list(made.crew.answers({0, 1}))
     assert [(number, kind, loss.status) for number, kind, loss in found] == [(0, LOST, -9), (1, LOST, -9)]
     made.crew.kill(0)  # is of no use, but no error
-    assert until(lambda: gone(set(made.pids)))
+    assert until(lambda: gone(set(made.pids)), 20)
 
 
 def test_a_connection_that_breaks_before_the_status_is_known(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,3 +324,39 @@ def test_a_keeper_that_does_not_end_is_ended(made: Made, monkeypatch: pytest.Mon
     keeper.suspend()
     made.crew.close()
     assert until(lambda: gone({keeper.pid, *made.pids}))
+
+
+COPY = """
+import os, time
+import psutil
+from steadyrl.envs.make import make_env_factory
+from steadyrl.envs.workers.vector import WorkerVectorEnv
+from support.faults import Faulty
+envs = WorkerVectorEnv(make_env_factory(Faulty), 1, workers=1)
+children = [child.pid for child in psutil.Process().children(recursive=True)]
+copy = os.fork()
+if not copy:
+    time.sleep(60)
+    os._exit(0)
+print(copy, *children, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_copy_of_the_connection_keeps_nothing_alive() -> None:
+    """A program that the training forked has all its descriptors, and may outlive it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", COPY],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as parent:
+        assert parent.stdout is not None
+        copy, *children = map(int, parent.stdout.readline().split())
+        parent.wait(20)
+        try:
+            assert len(children) == 2
+            assert until(lambda: gone(set(children)), 20)
+            assert psutil.Process(copy).is_running()
+        finally:
+            os.kill(copy, signal.SIGKILL)

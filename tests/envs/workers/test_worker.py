@@ -19,6 +19,7 @@ from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.restart import RESTARTED
 from steadyrl.envs.timing import Cost
 from steadyrl.envs.workers import worker as module
+from steadyrl.envs.workers.block import unsendable
 from steadyrl.envs.workers.board import CLOSE, IDLE, MAKE, RESET, STEP, Board, Start, anonymous_file
 from steadyrl.envs.workers.channel import CALL, DONE, FAILED, SEED, TOLD, Channel
 from steadyrl.envs.workers.channel import STEP as STEP_MESSAGE
@@ -345,3 +346,38 @@ def test_the_board_says_what_is_being_done(serve: Callable[..., Served]) -> None
     assert served.board.began[NUMBER] > began
     served.step(1, 1)
     assert Watching.seen == [(RESET, 1, 0), (RESET, 2, 0), (STEP, 1, 1), (STEP, 2, 1), (STEP, 1, 2), (STEP, 2, 2)]
+
+
+class Pair(Faulty):
+    """Observes a tuple, which has no array."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        box, number = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32), gym.spaces.Discrete(9)
+        self.observation_space: Any = gym.spaces.Dict({"a": box, "b": gym.spaces.Text(3), "n": number})
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        obs, info = super().reset(seed=seed, options=options)
+        return {"a": obs, "b": "abc", "n": 1}, info
+
+
+def test_what_has_no_array_is_sent(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "insist_on_supported", lambda *spaces: None)
+    served = serve(Pair)
+    served.begin()
+    kind, (told, rows) = served.ask("reset", SEEDS, None)
+    assert (kind, told) == (TOLD, [])
+    assert [row["b"] for row in rows] == ["abc", "abc"]
+    assert [row["a"].tolist() for row in rows] == [alone(seed, [])[0] for seed in SEEDS]
+
+
+def test_what_cannot_be_sent_is_looked_for() -> None:
+    lock = threading.Lock()
+    told: list[tuple[int, dict[str, Any]]] = [(1, {"x": 1}), (2, {"x": 1, "y": lock}), (3, {"y": lock})]
+    found = unsendable(told, "Walk")
+    assert found is not None
+    assert found[0] == 2
+    assert found[1].message.startswith("info['y'] of Walk (environment 2) cannot be sent from its process: ")
+    assert (found[1].code, "vec='sync'" in found[1].remedy) == ("env-pickle", True)
+    assert unsendable(told[:1], "Walk") is None
+    assert unsendable([], "Walk") is None
