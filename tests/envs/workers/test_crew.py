@@ -127,6 +127,7 @@ def test_the_end_of_the_one_before_is_not_that_of_its_successor(made: Made, monk
     monkeypatch.undo()
     made.known()
     assert until(lambda: gone({first}), 20)
+    list(made.crew.answers({0}, 0.5, stacks=False))  # hears of it now
     assert (made.crew.processes[0].status, made.pids[0] != first) == (None, True)
 
 

@@ -381,3 +381,19 @@ def test_what_cannot_be_sent_is_looked_for() -> None:
     assert (found[1].code, "vec='sync'" in found[1].remedy) == ("env-pickle", True)
     assert unsendable(told[:1], "Walk") is None
     assert unsendable([], "Walk") is None
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+@pytest.mark.parametrize("orphan", [True, False])
+def test_a_process_whose_parent_has_ended_already_ends(
+    orphan: bool, platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    parent = os.getpid()
+    child = os.fork()
+    if not child:
+        try:
+            module.end_with(-1 if orphan else parent)
+        finally:
+            os._exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (0 if orphan else 5)

@@ -88,8 +88,7 @@ def main(channel: int | str, board: int | str, dump: int | str, keeper: int | st
 def leave_signals_to_the_parent() -> None:
     """Do nothing for Ctrl-C and the signals that ask a run to end, which then steps on to its last checkpoint."""
     for name in _LEFT_TO_THE_PARENT:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _nothing)
+        signal.signal(getattr(signal, name), _nothing)
 
 
 class Worker:
