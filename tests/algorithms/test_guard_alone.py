@@ -193,3 +193,10 @@ def test_nested_parts_are_named_by_their_path() -> None:
     assert not any("none" in name or name == "b" for name in found)
     assert found["a/obs"] is inner[""]
     assert found["d"] == 3
+
+
+def test_before_anything_has_begun_it_counts_from_the_first() -> None:
+    message = caught(Guard(), torch.tensor(torch.nan)).message
+    assert "in minibatch 1 of the update at environment step 0, after 0 updates" in message
+    guard = Guard()
+    assert (guard.skip, guard.limit, guard.count, guard.permit) == (False, 10, 0, None)
