@@ -200,3 +200,13 @@ def test_before_anything_has_begun_it_counts_from_the_first() -> None:
     assert "in minibatch 1 of the update at environment step 0, after 0 updates" in message
     guard = Guard()
     assert (guard.skip, guard.limit, guard.count, guard.permit) == (False, 10, 0, None)
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_good_minibatch_begins_the_count_anew(deferred: bool) -> None:
+    guard = Guard(skip=True, limit=2, deferred=deferred)
+    for value in (1.0, torch.nan, 1.0, torch.nan, 1.0):
+        with guard.minibatch(RolloutBatch({}, *[torch.zeros(1)] * 5)):
+            guard.look("loss", torch.tensor(value))
+        guard.read()
+    assert guard.state_dict() == {"count": 2, "in_a_row": 0}
