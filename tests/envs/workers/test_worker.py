@@ -361,8 +361,7 @@ class Pair(Faulty):
         return {"a": obs, "b": "abc", "n": 1}, info
 
 
-def test_what_has_no_array_is_sent(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "insist_on_supported", lambda *spaces: None)
+def test_what_has_no_array_is_sent(serve: Callable[..., Served]) -> None:
     served = serve(Pair)
     served.begin()
     kind, (told, rows) = served.ask("reset", SEEDS, None)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from steadyrl.envs.alike import insist_on_alike, insist_on_supported
+from steadyrl.envs.alike import insist_on_alike
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.workers.block import Block, Watched, unsendable
 from steadyrl.envs.workers.board import CLOSE, IDLE, MAKE, Board
@@ -115,7 +115,7 @@ class Worker:
             return
         self._block = block
         first = block.watched[0]
-        self._answer((first.observation_space, first.action_space, time_limit(first.env)))
+        self._answer((first.observation_space, first.action_space, time_limit(first.env)), phase="make")
         calls: dict[str, Callable[..., None]] = {
             "map": self._map,
             "reset": self._reset,
@@ -145,7 +145,6 @@ class Worker:
             for index in range(setup.first, setup.first + setup.count):
                 self._board.begin(setup.number, index, MAKE)
                 made.append(factory(index=index))
-                insist_on_supported(made[-1].observation_space, made[-1].action_space)
                 insist_on_alike(made, setup.recipe.id)
                 watched.append(Watched(made[-1], factory, setup.number, self._board, self._ask))
         except BaseException as error:
