@@ -87,8 +87,8 @@ class Outcome:
     survivors: list[dict[str, Any]] = field(default_factory=list)
     equivalent: list[dict[str, Any]] = field(default_factory=list)
 
-    def write(self, path: Path, done: int, baseline_s: float) -> None:
-        """Write the result as it is after so many mutants."""
+    def write(self, path: Path, baseline_s: float) -> None:
+        """Write the result as it is so far."""
         modules, tests = TARGETS[self.name]
         counted = self.noticed + len(self.survivors)
         document = {
@@ -98,7 +98,7 @@ class Outcome:
             "mutants": self.total,
             "sample": self.sample,
             "seed": self.seed,
-            "run": done,
+            "run": counted + len(self.equivalent),
             "noticed": self.noticed,
             "of_those_by_taking_too_long": self.timed_out,
             "run_again_with_new_tests": self.again,
@@ -232,7 +232,7 @@ def main() -> None:
             raise SystemExit("The tests fail, or take half an hour, without any mutant.")
         baseline_s = time.monotonic() - start
         print(f"{name}: {len(mutants)} of {outcome.total} mutants; the tests take {baseline_s:.0f} s.", flush=True)
-        for done, mutant in enumerate(mutants, start=1):
+        for mutant in mutants:
             entry = {"module": mutant.module, "line": mutant.line, "what": mutant.what}
             reason = known.get(mutant.module, {}).get(mutant.what)
             found = True if reason else copy.notices(mutant, _SLOWER * baseline_s + _LATER_S)
@@ -244,7 +244,7 @@ def main() -> None:
             else:
                 outcome.noticed += 1
                 outcome.timed_out += found is None
-            outcome.write(output, done, baseline_s)
+            outcome.write(output, baseline_s)
     counted = outcome.noticed + len(outcome.survivors)
     print(f"noticed {outcome.noticed} of {counted}, {len(outcome.equivalent)} equivalent")
 
