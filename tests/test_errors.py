@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyrl.errors import nearest, words
+from steadyrl.errors import LONGEST, nearest, words
 
 
 def without_text() -> None:
@@ -35,3 +35,8 @@ def test_a_suggestion_is_as_near_as_asked_for() -> None:
     assert nearest("FetchReach-v4", known) == "Did you mean Reacher-v5?"
     assert nearest("FetchReach-v4", known, cutoff=0.8) == ""
     assert nearest("CartPol-v1", known, cutoff=0.8) == "Did you mean CartPole-v1?"
+
+
+def test_a_text_that_never_ends_is_cut_and_says_so() -> None:
+    assert words(ValueError("x" * LONGEST)) == "x" * LONGEST
+    assert words(ValueError("x" * (LONGEST + 1234))) == "x" * LONGEST + " ... (1,234 more characters)"

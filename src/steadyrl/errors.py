@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+LONGEST = 1 << 16  # characters of an error's text that are told
+
 
 class SteadyRLError(Exception):
     """Base of every error of this library.
@@ -28,6 +30,10 @@ class SteadyRLError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+
+
+class Ending(BaseException):
+    """The program is asked to end: no failure of whatever code it comes through, which is to let it pass."""
 
 
 class UserError(SteadyRLError, ValueError):
@@ -72,11 +78,14 @@ class NonFiniteError(RunFailedError):
 
 
 def words(error: BaseException) -> str:
-    """What an error says; for one that says nothing, such as a bare `assert`, the line that raised it."""
+    """What an error says, up to `LONGEST` characters; for one that says nothing, such as a bare `assert`, the line that
+    raised it."""
     try:
         text = str(error)
     except Exception:  # its class cannot say it
         text = ""
+    if len(text) > LONGEST:
+        return f"{text[:LONGEST]} ... ({len(text) - LONGEST:,} more characters)"
     if text.strip():
         return text
     frames = traceback.extract_tb(error.__traceback__)

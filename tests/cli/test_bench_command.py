@@ -20,7 +20,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     found: list[Asked] = []
     row = Row(Cell(2, "sync"), 500.0, 1.0, 0)
 
-    def bench(asked: Asked) -> report_module.Report:
+    def bench(asked: Asked, **options: Any) -> report_module.Report:
         found.append(asked)
         memory = (1e9, "1 GB")
         cost = Cost(0.1, 1e-3, 1.0, draws=False)

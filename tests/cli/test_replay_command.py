@@ -172,3 +172,21 @@ def test_it_needs_no_torch(failed: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_escape_sequences_of_a_failure_do_not_reach_the_terminal(
+    failed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(Path(failed).read_text())
+    document["error"] = "RuntimeError: \x1b[2Jgone"
+    document["traceback"] = "\x1b]0;owned\x07"
+    Path(failed).write_text(json.dumps(document))
+    assert main(["replay", failed]) == 1
+    told = capsys.readouterr().out
+    assert "\x1b" not in told
+    assert "RuntimeError: \\x1b[2Jgone" in told
+    Path("well.py").write_text(WALK.replace("self.place == self.at", "False"))
+    assert main(["replay", failed, "--env", "well.py:Walk"]) == 0
+    told = capsys.readouterr().out
+    assert "\x1b" not in told
+    assert "\\x1b]0;owned\\x07" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from functools import partial
 from typing import Any
 
@@ -201,3 +202,40 @@ def test_a_slow_environment_is_not_timed_for_long(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(choice, "in_turns", lambda *args: pytest.fail("timed"))
     found = chosen("CartPole-v1", 4)
     assert (found.vec, found.reason) == ("async", "a step of 4 environments one after the other takes 1.2e+03 ms")
+
+
+class Dying(ConstantReward):
+    def step(self, action: Any) -> Any:
+        os._exit(0)
+
+
+class Hanging(ConstantReward):
+    def step(self, action: Any) -> Any:
+        while True:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("env", "code", "said"),
+    [
+        (Dying, "env-worker", r"As Dying was timed .*\(exit status 0\) in step 1 of its episode"),
+        (Hanging, "env-timeout", "As Hanging was timed .* did not answer within 0.5 s in step 1 of its episode"),
+    ],
+)
+def test_one_that_hangs_or_ends_its_process_is_named_before_it_does_so_here(env: Any, code: str, said: str) -> None:
+    with pytest.raises(RunFailedError, match=said) as caught:
+        chosen(env, 2, timeout=0.5 if env is Hanging else 20.0)
+    assert caught.value.code == code
+
+
+def test_the_first_steps_of_foreign_code_are_taken_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "clearly", lambda *args: Choice("sync", "it is clear"))
+    assert chosen(Counted, 2, timeout=20.0).reason == "it is clear"
+    assert Counted.made == 0
+    found = chosen(Failing, 2, timeout=20.0)
+    assert (found.vec, "out of order" in found.reason) == ("sync", True)
+
+
+def test_what_comes_with_gymnasium_is_timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "cost_elsewhere", lambda *args: pytest.fail("in another process"))
+    assert chosen("CartPole-v1", 2, timeout=5.0).vec == "sync"

@@ -20,7 +20,7 @@ from gymnasium.envs.registration import registry
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.vector import make_vec
 from steadyrl.envs.wrappers import Canonical
-from steadyrl.errors import UserError
+from steadyrl.errors import Ending, UserError
 from support.envs import ConstantReward
 from support.faulty_envs import OldGym, OldReset
 
@@ -417,3 +417,54 @@ def test_a_native_vector_of_another_environment_is_refused() -> None:
             make_vec("OtherVector-v0", 2, vec="native")
     finally:
         del gym.registry["OtherVector-v0"]
+
+
+class Told(Ending):
+    """A signal that came."""
+
+
+def test_what_ends_the_program_comes_through_an_environment_as_it_is() -> None:
+    """A signal while an environment's code runs is no failure of that code."""
+
+    class Interrupted(ConstantReward):
+        at = "step"
+
+        def reset(self, **options: Any) -> Any:
+            if self.at == "reset":
+                raise Told
+            return super().reset(**options)
+
+        def step(self, action: Any) -> Any:
+            raise Told
+
+        def close(self) -> None:
+            raise Told
+
+    def maker() -> gym.Env[Any, Any]:
+        raise Told
+
+    factory = make_env_factory(Interrupted)
+    env = factory()
+    env.reset(seed=1)
+    for call in (lambda: env.step(0), env.close, make_env_factory(maker)):
+        with pytest.raises(Told):
+            call()
+    Interrupted.at = "reset"
+    with pytest.raises(Told):
+        env.reset(seed=1)
+
+
+@pytest.mark.parametrize("limit", [0, -3, 2.5, "9", True, None])
+def test_a_limit_is_a_whole_number(limit: Any) -> None:
+    if limit is None:
+        assert make_env_factory("CartPole-v1", max_episode_steps=np.int64(7)).spec.max_episode_steps == 7  # type: ignore[arg-type]
+        return
+    error = refusal("CartPole-v1", max_episode_steps=limit)
+    assert (error.code, error.message) == ("max-episode-steps", f"max_episode_steps is {limit!r}.")
+
+
+@pytest.mark.parametrize("number", [0, -3, 2.0, "4", True])
+def test_a_number_of_environments_is_a_whole_number(number: Any) -> None:
+    with pytest.raises(UserError) as caught:
+        make_vec("CartPole-v1", number)
+    assert (caught.value.code, caught.value.message) == ("num-envs", f"num_envs is {number!r}.")

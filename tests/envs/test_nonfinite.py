@@ -176,3 +176,23 @@ def test_a_healthy_step_has_nothing_broken() -> None:
     for _ in range(20):
         assert envs.step(np.zeros(2, np.int64)).broken is None
     assert envs.dropped == 0
+
+
+@pytest.mark.filterwarnings("ignore:Left out")
+def test_what_was_left_out_goes_on_from_a_state() -> None:
+    envs, other = (adapter("observation", np.nan, 2, times=10**6, limit=4) for _ in range(2))
+    envs.reset([1, 2])
+    envs.step(ACTIONS)
+    envs.step(ACTIONS)
+    envs.step(ACTIONS)
+    state = envs._skips.state()
+    assert state == {"dropped": 2, "in_a_row": [0, 2]}
+    envs.step(ACTIONS)
+    other.reset([1, 2])
+    other._skips.restore(state)
+    other.step(ACTIONS)
+    other.step(ACTIONS)
+    assert other.dropped == 3
+    with pytest.raises(NonFiniteError):
+        other.step(ACTIONS)
+    assert state == {"dropped": 2, "in_a_row": [0, 2]}

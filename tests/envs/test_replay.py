@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from steadyrl.envs.failures import Origin, Record
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.replay import Outcome, replay
 from steadyrl.envs.vector import make_vec
-from steadyrl.errors import RunFailedError, UserError
+from steadyrl.errors import LONGEST, RunFailedError, UserError
 from support.breaking_envs import BreaksWhen, Plan
 from support.envs import ConstantReward
 
@@ -218,8 +219,6 @@ def twister(position: int) -> dict[str, Any]:
     ],
 )
 def test_a_record_that_cannot_be_run_is_refused(changes: dict[str, Any], told: str) -> None:
-    import dataclasses
-
     plan = Plan()
     with pytest.raises(UserError, match=told):
         run(plan, dataclasses.replace(broken(set()), **changes))
@@ -365,3 +364,16 @@ def test_where_an_environment_is_found_again(tmp_path: Path, monkeypatch: pytest
     instance = make_env_factory(gym.make("CartPole-v1", max_episode_steps=9))
     assert instance.address is None
     assert instance.remake().address is None
+
+
+def test_of_a_very_long_error_the_file_keeps_the_ends_and_says_so(tmp_path: Path) -> None:
+    traceback = "first\n" + "x" * 300_000 + "\nlast"
+    failure = Failure(0, None, "make", 0, None, None, None, [], True, "ValueError: long", traceback)
+    path = failures.write(tmp_path, failure, failures.Origin("X", None, {}, None))
+    kept = failures.read(path).failure.traceback
+    left_out = len(traceback) - 2 * LONGEST
+    assert f"... ({left_out:,} characters are left out here)" in kept
+    assert (kept[:LONGEST], kept[-LONGEST:]) == (traceback[:LONGEST], traceback[-LONGEST:])
+    whole = dataclasses.replace(failure, traceback="x" * 2 * LONGEST)
+    path = failures.write(tmp_path, whole, failures.Origin("X", None, {}, None))
+    assert failures.read(path).failure.traceback == whole.traceback

@@ -70,3 +70,17 @@ def test_what_happened_waits_to_be_told() -> None:
         (0, seeds[2], "gone", None),
         (0, seeds[3], "Environment 1 raised ValueError", None),  # the record is of another environment
     ]
+
+
+def test_seeds_and_waits_go_on_from_a_state() -> None:
+    waits: list[float] = []
+    whole, first, second = (Restarts(2, 9, 7, each.append) for each in ([], [], waits))
+    seeds = [whole.next_seed(i, ERROR) for i in (0, 1, 0, 0)]
+    found = [first.next_seed(i, ERROR) for i in (0, 1)]
+    state = first.state()
+    second.restore(state)
+    first.next_seed(1, ERROR)  # does not reach what was taken
+    assert second.state() == {"counts": [1, 1], "in_a_row": [1, 1]}
+    assert [*found, second.next_seed(0, ERROR), second.next_seed(0, ERROR)] == seeds
+    assert waits == [0.1, 0.2]
+    assert state == {"counts": [1, 1], "in_a_row": [1, 1]}

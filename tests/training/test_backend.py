@@ -10,6 +10,7 @@ import pytest
 
 import steadyrl as srl
 from steadyrl.envs.choice import Choice
+from steadyrl.errors import RunFailedError
 from steadyrl.training import backend
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import prepare_training
@@ -134,3 +135,21 @@ def test_timing_leaves_torchs_generator_alone() -> None:
     assert settled.settings.vec == "sync"
     assert settled.choice is not None
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("policy", ["stop", "restart"])
+def test_only_processes_survive_an_environment_that_ends_its_own(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*args: Any, timeout: float, **limits: Any) -> Choice:
+        raise RunFailedError(f"It did not answer within {timeout:g} s.", code="env-timeout")
+
+    monkeypatch.setattr(backend, "choose", lost)
+    given = {"num_envs": 4, "on_env_error": policy, "env_timeout": 7.0}
+    setup = prepare_training("ppo", "CartPole-v1", given, preset="none")
+    if policy == "stop":
+        with pytest.raises(RunFailedError, match="within 7 s"):
+            backend.settled(setup, lambda notice: None)
+        return
+    settled = backend.settled(setup, lambda notice: None)
+    assert settled.settings.vec == "async"
+    assert settled.choice is not None
+    assert settled.choice.reason == "only a process of its own survives this: It did not answer within 7 s"

@@ -18,7 +18,7 @@ from steadyrl.errors import NonFiniteError, SteadyRLError
 from steadyrl.training.agent import Agent
 from steadyrl.training.agents import AGENTS
 from steadyrl.training.checkpoint import find_checkpoint, save_checkpoint
-from steadyrl.training.events import EpisodeEnded, Event, MetricsLogged, Notice
+from steadyrl.training.events import EpisodeBroken, EpisodeEnded, Event, MetricsLogged, Notice
 from support.nonfinite import (
     ALGOS,
     BAD,
@@ -332,8 +332,9 @@ def test_good_minibatches_between_bad_ones_begin_the_count_anew() -> None:
 def test_an_environment_that_tells_a_bad_number_is_started_anew(algo: str, source: str) -> None:
     agent = poisoned(algo, source, np.nan, at=50, on_nonfinite="skip")
     events: list[Event] = []
-    with pytest.warns(UserWarning, match="Left out, .* gave nan as .* in step 10"):
-        agent.learn(201, callback=events.append)
+    agent.learn(201, callback=events.append)
+    notice = next(event for event in events if isinstance(event, Notice) and event.code == "env-restart")
+    assert "failed in step 10 of its episode (it gave nan as " in notice.message
     assert agent.num_timesteps == 201
     assert clean(stored(agent))
     venv: Any = agent.loop.venv
@@ -348,6 +349,26 @@ def test_an_environment_that_tells_a_bad_number_is_started_anew(algo: str, sourc
 
 def test_an_environment_that_always_tells_bad_numbers_stops_the_run() -> None:
     agent = poisoned("ppo", "reward", np.inf, times=10**9, on_nonfinite="skip", nonfinite_limit=3)
-    with pytest.warns(UserWarning, match="Left out"), pytest.raises(NonFiniteError, match="gave inf as its reward"):
+    with pytest.raises(NonFiniteError, match="gave inf as its reward"):
         agent.learn(300)
     assert agent.loop.venv.dropped == 4  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("source", ["observation", "final", "reward"])
+def test_an_episode_that_is_left_out_is_said_in_one_sentence_and_with_its_step(
+    source: str, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    events: list[Event] = []
+    agent = poisoned("ppo", source, np.nan, on_nonfinite="skip")
+    agent.learn(200, run_dir=tmp_path / "run", callback=events.append)
+    broken = [event for event in events if isinstance(event, EpisodeBroken)]
+    what = "reward" if source == "reward" else "observation"
+    reason = f"it gave nan as {'' if source == 'reward' else 'entry 1 of '}its {what}"
+    assert [(event.length, event.reason) for event in broken] == [(9, reason)] * 2
+    assert all(np.isfinite(event.return_) for event in broken)
+    notices = [event.message for event in events if isinstance(event, Notice) and event.code == "env-restart"]
+    place = f"failed in step 10 of its episode ({reason})"
+    assert notices[0] == f"Environment 0 {place} and was started anew; that episode is left out."
+    assert [str(warning.message) for warning in recwarn if "Left out" in str(warning.message)] == []
+    rows = [row for row in srl.Run.open(tmp_path / "run").episodes() if row.get("broken")]
+    assert [row["length"] for row in rows] == [9, 9]

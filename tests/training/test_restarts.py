@@ -242,7 +242,7 @@ def test_stop_is_the_default_and_says_how_to_keep_the_failure(tmp_path: Path, mo
 
 def test_a_failing_evaluation_stops_the_run_and_its_record_names_its_own_environment(tmp_path: Path) -> None:
     training, evaluation = Plan(), Plan({(1, 2)})
-    agent = srl.PPO(training, num_envs=2, n_steps=8, eval_freq=16, **SMALL)
+    agent = srl.PPO(training, num_envs=2, n_steps=8, eval_freq=16, **SMALL | {"on_env_error": "stop"})
 
     def other() -> gym.Env[Any, Any]:
         return evaluation()

@@ -15,6 +15,8 @@ from steadyrl.bench.tables import plain_table, training_table
 from steadyrl.data.memory import shown
 from steadyrl.kernels import usable_cores
 
+_TITLES = ("number\nof envs", "stepped by", "steps per\nsecond", "us per\nstep", "cores\nbusy", "memory\nper env", "")
+
 
 def show(report: Report, console: Console) -> None:
     """Print the page."""
@@ -53,7 +55,7 @@ def _about(report: Report) -> str:
 
 
 def _rows(report: Report) -> Table:
-    table = plain_table("envs", "backend", "steps/s", "us/step", "cores busy", "memory each", "", left=("backend", ""))
+    table = plain_table(*_TITLES, left=("stepped by", ""))
     for row in report.rows:
         if row.steps_per_second is None:
             continue
@@ -86,7 +88,13 @@ def _refused(report: Report) -> Iterator[str]:
 
 
 def _beside(found: list[Beside]) -> Table:
-    titles = ("us per step", "environment", "steadyrl adds", "Gymnasium adds", "difference")
+    titles = (
+        "us per step\nof one env",
+        "environment\nalone",
+        "steadyrl\nadds",
+        "Gymnasium\nadds",
+        "steadyrl's time\nover Gymnasium's",
+    )
     table = plain_table(*titles, left=titles[:1])
     for each in found:
         table.add_row(

@@ -23,7 +23,9 @@ from steadyrl.bench.sweep import Limits, Sweep
 from steadyrl.config import resolve
 from steadyrl.data.memory import memory_allowed
 from steadyrl.envs.make import EnvFactory, make_env_factory
-from steadyrl.envs.timing import Cost, cost_of
+from steadyrl.envs.timing import Cost, cost_of, is_gymnasiums
+from steadyrl.envs.workers.cost import cost_elsewhere
+from steadyrl.errors import UserError
 
 if TYPE_CHECKING:
     from steadyrl.bench.learning import Trained
@@ -47,6 +49,7 @@ class Asked:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     max_episode_steps: int | None = None
     extra: Sequence[str] = ()
+    env_timeout: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -138,12 +141,17 @@ class Report:
         }
 
 
-def bench(asked: Asked, say: Callable[[Row], None] = lambda row: None) -> Report:
+def bench(
+    asked: Asked,
+    say: Callable[[Row], None] = lambda row: None,
+    going: Callable[[bool], None] = lambda stepping: None,
+) -> Report:
     """Measure.
 
     Args:
         asked: What.
         say: Told each row once it is known.
+        going: Called with True before each turn of steps, with False before what may take long.
 
     Raises:
         UserError: an environment or algorithm that does not exist or cannot be made, or a limit that is none.
@@ -153,10 +161,9 @@ def bench(asked: Asked, say: Callable[[Row], None] = lambda row: None) -> Report
     memory = memory_allowed(asked.memory_limit)
     factory = make_env_factory(asked.env, env_kwargs=dict(asked.env_kwargs), max_episode_steps=asked.max_episode_steps)
     default = Cell(1 if asked.algo is None else resolve(asked.algo, factory.id, overrides={}).config.num_envs, "sync")
-    cost_of(factory)  # imports what it needs
-    cost = cost_of(factory)
+    cost = _cost(factory, asked.env_timeout)
     limits = Limits(asked.seconds, memory[0], kernels.usable_cores())
-    sweep = Sweep(factory, cost, limits, asked.num_workers, say)
+    sweep = Sweep(factory, cost, limits, asked.num_workers, say, going)
     rows = sorted(sweep.run(asked.num_envs, [default]), key=lambda row: (row.cell.num_envs, row.cell.backend))
     chosen, same = recommended(rows), recommended(rows, same_results=True)
     compared = _beside(factory, cost, rows, asked)
@@ -166,6 +173,19 @@ def bench(asked: Asked, say: Callable[[Row], None] = lambda row: None) -> Report
     return Report(
         asked, cost, rows, compared, trained, default, chosen, same, threads, gain, memory, perf_counter() - start
     )
+
+
+def _cost(factory: EnvFactory, timeout: float) -> Cost:
+    """What an environment costs; code that does not come with Gymnasium is tried in another process, where there can be
+    one."""
+    if not is_gymnasiums(factory):
+        try:
+            return cost_elsewhere(factory, timeout)
+        except UserError as error:
+            if error.code not in ("env-pickle", "env-context"):
+                raise
+    cost_of(factory)  # imports what it needs
+    return cost_of(factory)
 
 
 def _beside(factory: EnvFactory, cost: Cost, rows: Sequence[Row], asked: Asked) -> list[Beside]:

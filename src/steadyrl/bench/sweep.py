@@ -59,6 +59,7 @@ class Sweep:
         limits: What it may take.
         workers: Numbers of processes to try; empty for what seems sensible.
         say: Told each row.
+        going: Called with True before each turn of steps, with False before what may take long.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class Sweep:
         limits: Limits,
         workers: Sequence[int] = (),
         say: Callable[[Row], None] = lambda row: None,
+        going: Callable[[bool], None] = lambda stepping: None,
     ) -> None:
         self._factory = factory
         self._cost = cost
         self._limits = limits
         self._workers = workers
         self._say = say
+        self._going = going
         self.rows: list[Row] = []
         self._rates: dict[Cell, list[float]] = {}
 
@@ -130,7 +133,9 @@ class Sweep:
                     found.append(Row(cell, reason=reason))
             for _ in range(rounds):
                 for each in opened:
+                    self._going(True)
                     each.load.watch(lambda each=each: each.timed.turn(max(turn, _LEAST_S)))  # type: ignore[misc]
+            self._going(False)
             found += [self._row(each) for each in opened]
         kept = {row.cell: row for row in self.rows} | {row.cell: row for row in found}
         self.rows = [*kept.values()]
@@ -144,7 +149,9 @@ class Sweep:
         stack.callback(envs.close)
         envs.reset(list(range(SEED, SEED + cell.num_envs)))
         timed = Timed(envs, envs.spec.action_space)
+        self._going(True)
         timed.turn(_LEAST_S)  # processes wake up, code is loaded, memory is touched
+        self._going(False)
         timed.rates[:] = self._rates.get(cell, [])
         return _Open(cell, timed, Load(family()), max(memory_bytes() - before, 0))
 

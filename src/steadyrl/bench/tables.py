@@ -23,7 +23,7 @@ def plain_table(*titles: str, left: Sequence[str] = ()) -> Table:
 
 def training_table(trained: Sequence[Trained]) -> Table:
     """Steps per second of each training, and the share of each phase in its time."""
-    table = plain_table("training with", "steps/s", *_COLUMNS, left=("training with",))
+    table = plain_table("training with", "steps per\nsecond", *_COLUMNS, left=("training with",))
     for each in trained:
         if each.steps_per_second is None:
             table.add_row(each.settings.name, "-")

@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session, exits_are_errors
 from steadyrl.config import check_algo
-from steadyrl.configs.validate import at_least_one
+from steadyrl.configs.validate import at_least_one, positive
 from steadyrl.errors import RunFailedError, UserError
 
+if TYPE_CHECKING:
+    from steadyrl.cli.watched import Signs
+
+_TURN = 0.1  # of the whole time that one turn of steps takes at most
 _WIDTH = 120  # columns of a page that goes to no terminal
 
 
@@ -34,6 +38,8 @@ class BenchOptions:
     """Arguments of the environment, as K=V."""
     max_episode_steps: int | None = None
     """Truncates episodes after this many steps instead of the environment's own limit."""
+    env_timeout: float = 60.0
+    """Seconds that an environment may take for a step or reset before it counts as hanging."""
     json: bool = False
     """One JSON document on stdout."""
 
@@ -52,6 +58,7 @@ class BenchOptions:
             raise UserError(f"seconds is {self.seconds:g}.", remedy="It has to be from 0.5 to 3600.", code="bad-value")
         if self.max_episode_steps is not None:
             at_least_one(self, "max_episode_steps")
+        positive(self, "env_timeout")
 
 
 def run(args: list[str], session: Session) -> int:
@@ -75,6 +82,16 @@ def run(args: list[str], session: Session) -> int:
     env = positionals[0]
     algo = None if options.algo is None else check_algo(options.algo)
 
+    from steadyrl.cli.watched import Signs, can_watch, run_watched
+
+    signs = Signs.here()
+    if session.alone and can_watch() and not signs.are_read:
+        return run_watched(["bench", *args], env, options.env_timeout, _TURN * options.seconds, session)
+    with signs.orderly():
+        return _measured(env, algo, options, signs, session)
+
+
+def _measured(env: str, algo: str | None, options: BenchOptions, signs: Signs, session: Session) -> int:
     from steadyrl.bench.report import Asked, bench
 
     asked = Asked(
@@ -87,10 +104,11 @@ def run(args: list[str], session: Session) -> int:
         options.env_kwargs,
         options.max_episode_steps,
         _extra(options),
+        options.env_timeout,
     )
     session.say(f"Measuring {env} for about {options.seconds * (1 if algo is None else 2):.0f} s ...")
     with exits_are_errors(RunFailedError, env):
-        report = bench(asked)
+        report = bench(asked, going=signs.going)
     if session.json:
         session.emit(report.to_json())
         return 0

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from steadyrl.cli.session import Session, guarded
 
-        session = Session(json=wants_json(args))
+        session = Session(json=wants_json(args), alone=argv is None)
         status = guarded(lambda: _dispatch(args, session), session, for_good=argv is None)
     except KeyboardInterrupt:  # before the command could begin
         status = 130

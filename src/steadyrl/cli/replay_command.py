@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session
+from steadyrl.cli.streams import visible
 from steadyrl.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,12 +63,12 @@ def run(args: list[str], session: Session) -> int:
     record = read(Path(positionals[0]).expanduser())
     factory = _factory(record, options.env)
     if not session.json:
-        print(_heading(record), flush=True)  # before it begins: it may take this process along
+        print(visible(_heading(record)), flush=True)  # before it begins: it may take this process along
     outcome = replay(record, factory, "human" if options.render else None)
     if session.json:
         session.emit(_document(positionals[0], record, outcome))
     else:
-        print(_told(record, outcome), flush=True)
+        print(visible(_told(record, outcome)), flush=True)
     if options.pdb:
         _debug(outcome)
     return 0 if outcome.result == "none" else 1

@@ -30,12 +30,14 @@ class Session:
         run_dir: The run folder, once there is one; takes the details of an unforeseen error.
         write: Writes to the real stdout, where `json` keeps all else from it.
         emitted: The JSON document was written.
+        alone: The process does nothing else than this command.
     """
 
     json: bool = False
     run_dir: Path | None = None
     write: Callable[[str], None] | None = None
     emitted: bool = False
+    alone: bool = False
 
     def say(self, text: str) -> None:
         """A line for people: stdout, or stderr where stdout belongs to JSON. It never fails."""

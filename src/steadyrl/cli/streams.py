@@ -36,9 +36,15 @@ def mute(stream: IO[Any]) -> None:
 def tell(text: str, stream: IO[str]) -> None:
     """A line for people. A stream that cannot take it is mute from then on: the work is worth more than the line."""
     try:
-        print(text, file=stream, flush=True)
+        print(visible(text), file=stream, flush=True)
     except (OSError, ValueError):
         mute(stream)
+
+
+def visible(text: str) -> str:
+    """The text with escape sequences and other control characters as Python writes them: an environment's error, or a
+    file of one, must not steer the terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextmanager

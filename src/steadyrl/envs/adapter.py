@@ -21,7 +21,7 @@ from steadyrl.envs.snapshots.state import Ability, plain_id
 from steadyrl.envs.snapshots.vectors import by_environment, vector_ability, vector_restore, vector_state
 from steadyrl.envs.state_form import insist_on_arrays, insist_on_form
 from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
-from steadyrl.errors import UserError, words
+from steadyrl.errors import Ending, UserError, words
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
 
 
@@ -129,7 +129,7 @@ class VectorAdapter:
         checks.told = (actions, rewards, terminated, truncated)
         stored = checks.stored(obs)
         checks.rewards(rewards, stored)
-        episodes.returns += rewards
+        episodes.returns += rewards if not faults else [0.0 if i in faults else r for i, r in enumerate(rewards)]
         if infos or not self._first_steps.over:
             self._look(obs, self._inner.note(infos))
         next_obs = final_obs = stored
@@ -221,7 +221,7 @@ class VectorAdapter:
         self._note(self._first_steps.end())
         try:
             self._env.close()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Ending):
             raise
         except BaseException as error:
             warnings.warn(f"close() of {self.spec.id} raised {type(error).__name__}: {words(error)}", stacklevel=2)

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.make import EnvFactory
-from steadyrl.envs.timing import SEED, Cost, Timed, cost_of, in_turns, undisturbed
+from steadyrl.envs.timing import SEED, Cost, Timed, cost_of, in_turns, is_gymnasiums, undisturbed
 from steadyrl.envs.vector import make_vec
+from steadyrl.envs.workers.cost import LOST, cost_elsewhere
 from steadyrl.errors import SteadyRLError
 
 PROCESS_BYTES = 60 * 2**20  # Python, NumPy and Gymnasium in a process of its own
@@ -60,7 +61,15 @@ class Choice:
         return cls(vec, str(document.get("reason", "")), num_workers, rates)
 
 
-def choose(factory: EnvFactory, num_envs: int, *, cores: int, free_bytes: int, seconds: float = 1.0) -> Choice:
+def choose(
+    factory: EnvFactory,
+    num_envs: int,
+    *,
+    cores: int,
+    free_bytes: int,
+    seconds: float = 1.0,
+    timeout: float | None = None,
+) -> Choice:
     """The faster of sync and async for this environment, in about `seconds` at most, or some hundredths where it is
     clear.
 
@@ -72,18 +81,25 @@ def choose(factory: EnvFactory, num_envs: int, *, cores: int, free_bytes: int, s
         cores: That this process may use.
         free_bytes: Memory that other processes may take.
         seconds: For timing.
+        timeout: Seconds that the environment may take for a step before it counts as hanging. The first steps of code
+            that does not come with Gymnasium are then taken in another process. None takes them here.
+
+    Raises:
+        RunFailedError: the environment hangs, or ends its process.
     """
     if num_envs == 1 or factory.is_instance:
         return Choice("sync", "there is one environment")
     if factory.holds_state:
         return Choice("sync", "what makes the environments holds state of its own, which processes would not share")
     try:
-        cost = cost_of(factory)
+        cost = cost_of(factory) if timeout is None or is_gymnasiums(factory) else cost_elsewhere(factory, timeout)
         clear = clearly(cost, num_envs, cores)
         if clear is not None:
             return clear
         return _timed(factory, num_envs, cost, cores, free_bytes, seconds)
     except SteadyRLError as error:
+        if error.code in LOST:
+            raise
         return Choice("sync", f"it could not be timed in other processes ({error.message.rstrip('.')})")
 
 

@@ -71,6 +71,21 @@ class Episodes:
         self._forget(i, seed)
         return broken
 
+    def spoilt(self, i: int, seed: int, reason: str, step: int, ended: EpisodeRecord | None) -> BrokenEpisode:
+        """As `broken`, for an episode with a bad number in this step of it, which may have ended it.
+
+        Args:
+            i: Number of the environment.
+            seed: What the next episode began with.
+            reason: What was wrong.
+            step: In which step of the episode.
+            ended: The record of the episode, if that step was its last.
+        """
+        return_, own = (self.returns[i], self.seeds[i]) if ended is None else (ended.return_, ended.seed)
+        broken = BrokenEpisode(i, float(return_), max(step - 1, 0), own, reason, None)
+        self._forget(i, seed)
+        return broken
+
     def lost(self) -> tuple[BrokenEpisode, ...]:
         """An episode for each restart since the last step; one that failed to start as well has a length of 0."""
         if self._restarts is None:

@@ -21,7 +21,7 @@ from steadyrl._version import __version__
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.recorded import MAX_DEPTH, decoded, encoded
-from steadyrl.errors import UserError
+from steadyrl.errors import LONGEST, UserError
 from steadyrl.strict_json import strict_object
 
 FORMAT, VERSION = "steadyrl-failure", 1
@@ -106,7 +106,8 @@ def versions() -> dict[str, str]:
 def write(folder: Path, failure: Failure, origin: Origin) -> Path:
     """Write `<UTC time>-env<i>.json` into a folder, which is made if it is not there; a name in use gets a number.
 
-    Actions that one array cannot hold, such as those of a Dict space, are left out, and `whole` is false then.
+    Actions that one array cannot hold, such as those of a Dict space, are left out, and `whole` is false then. Of a
+    very long traceback the middle is left out, and the text says how much.
 
     Raises:
         OSError: the disk or the permissions do not allow it; nothing half-written is left.
@@ -128,6 +129,7 @@ def write(folder: Path, failure: Failure, origin: Origin) -> Path:
     actions = _one_array(failure.actions)
     document["actions"] = None if actions is None else encoded(actions)
     document["whole"] = failure.whole and actions is not None
+    document["traceback"] = _cut(failure.traceback)
     document["options"], document["random_state"] = encoded(failure.options), encoded(failure.random_state)
     data = json.dumps(document, indent=1, allow_nan=False).encode()
     folder.mkdir(parents=True, exist_ok=True)
@@ -216,6 +218,14 @@ def _one_array(actions: list[Any]) -> Any:
     if len({(part.dtype, part.shape) for part in parts}) > 1 or (parts and parts[0].dtype.kind not in "biuf"):
         return None
     return np.stack(parts) if parts else np.zeros(0)
+
+
+def _cut(text: str) -> str:
+    """A text of at most about 2 x `LONGEST` characters: beginning and end of a longer one."""
+    left_out = len(text) - 2 * LONGEST
+    if left_out <= 0:
+        return text
+    return f"{text[:LONGEST]}\n... ({left_out:,} characters are left out here)\n{text[-LONGEST:]}"
 
 
 def _placed(folder: Path, stem: str, data: bytes) -> Path:

@@ -14,7 +14,7 @@ from steadyrl.envs.convert import NOTE
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.restart import RESTARTED
 from steadyrl.envs.types import BoolArray, EnvSpec, FloatArray
-from steadyrl.errors import RunFailedError, SteadyRLError, words
+from steadyrl.errors import Ending, RunFailedError, SteadyRLError, words
 
 _STEP = ("obs", "rewards", "terminated", "truncated", "infos")
 
@@ -80,7 +80,7 @@ class GymnasiumVector:
         return [success_of(infos, int(i), self._mode, self._num_envs) for i in rows]
 
     def _raise(self, error: BaseException, where: str) -> NoReturn:
-        if isinstance(error, SteadyRLError | KeyboardInterrupt):
+        if isinstance(error, SteadyRLError | KeyboardInterrupt | Ending):
             raise error
         raise RunFailedError(
             f"The vector environment {self._spec.id} raised {type(error).__name__} in {where}: {words(error)}",

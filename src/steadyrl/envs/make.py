@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import gymnasium as gym
@@ -26,7 +27,7 @@ from steadyrl.envs.sources import (
     wrong_argument,
 )
 from steadyrl.envs.wrappers import Canonical
-from steadyrl.errors import SteadyRLError, UserError, words
+from steadyrl.errors import Ending, SteadyRLError, UserError, words
 
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
 
@@ -126,7 +127,7 @@ class EnvFactory:
         with quiet_gymnasium():
             try:
                 env = self._source.make(kwargs, self.max_episode_steps)
-            except (SteadyRLError, KeyboardInterrupt):
+            except (SteadyRLError, KeyboardInterrupt, Ending):
                 raise
             except (gym.error.DependencyNotInstalled, ImportError) as error:
                 raise missing_package(self.id, error) from error
@@ -177,11 +178,18 @@ def make_env_factory(
                 "This environment already has its settings.", remedy="Leave them out here.", code="env-kwargs"
             )
         return env
-    if max_episode_steps is not None and max_episode_steps < 1:
+    if max_episode_steps is not None and not (is_whole(max_episode_steps) and max_episode_steps >= 1):
         raise UserError(
-            f"max_episode_steps is {max_episode_steps}.", remedy="It has to be 1 or more.", code="max-episode-steps"
+            f"max_episode_steps is {max_episode_steps!r}.",
+            remedy="It has to be a whole number from 1 on.",
+            code="max-episode-steps",
         )
     return EnvFactory(source_of(env), env_kwargs, max_episode_steps)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number: Python's or NumPy's, but no truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +23,12 @@ class Skipping:
     Attributes:
         restarts: With which seed, and after which wait.
         limit: Broken episodes of one environment in a row that end the run.
+        told: Whoever steps the environments says what was left out, so that no warning is needed.
     """
 
     restarts: Restarts
     limit: int
+    told: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,18 +68,24 @@ def bad_entries(
         value = np.asarray(told).reshape(flat.shape)[row, entry]
         facts = {"source": "environment", "environment": i, "id": place.env, "what": what, "key": key}
         facts |= {"value": str(value), "episode_step": int(place.lengths[i]), "episode_seed": place.seeds[i]}
-        found[i] = _error(what, entry if values.ndim > 1 else None, value, facts)
+        found[i] = _error(entry if values.ndim > 1 else None, value, facts)
     return found
 
 
-def _error(what: str, entry: int | None, value: Any, facts: dict[str, Any]) -> NonFiniteError:
-    where = "" if entry is None else f" entry {entry} of"
+def said(facts: Mapping[str, Any]) -> str:
+    """What an environment gave, from the facts of the error, such as `nan as entry 1 of its observation`."""
+    where = f" entry {facts['entry']} of" if "entry" in facts else ""
+    return f"{facts['value']} as{where} its {facts['what']}"
+
+
+def _error(entry: int | None, value: Any, facts: dict[str, Any]) -> NonFiniteError:
+    facts = facts if entry is None else facts | {"entry": entry}
     seed = "" if facts["episode_seed"] is None else f" (seed {facts['episode_seed']})"
     scale = "" if not np.isfinite(value) else f", and scale or clip it: its magnitude is above {ABSURD:g}"
     return NonFiniteError(
-        f"Environment {facts['environment']} ({facts['id']}) gave {value!s} as{where} its {what} "
+        f"Environment {facts['environment']} ({facts['id']}) gave {said(facts)} "
         f"in step {facts['episode_step']} of its episode{seed}.",
         remedy=f"Find out in the environment where the number comes from{scale}; nothing was trained on it.",
         code="env-absurd" if scale else "env-nonfinite",
-        facts=facts if entry is None else facts | {"entry": entry},
+        facts=facts,
     )

@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator, parse_env_id, registry
 
-from steadyrl.errors import UserError, nearest, words
+from steadyrl.errors import Ending, UserError, nearest, words
 
 # Packages that register a namespace when they are imported.
 _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
@@ -110,7 +110,7 @@ def import_module(module: str, name: str) -> None:
         sys.path.append(str(Path.cwd()))
     try:
         importlib.import_module(module)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Ending):
         raise
     except ModuleNotFoundError as error:
         raise UserError(
@@ -197,7 +197,7 @@ def _module_of(path: Path, name: str) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[module_name]
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt | Ending):
             raise
         raise _broken_module(str(path), name, error) from error
     return module

@@ -9,7 +9,7 @@ import numpy as np
 
 from steadyrl.envs.checks import Checks
 from steadyrl.envs.episodes import Episodes
-from steadyrl.envs.nonfinite import Skipping
+from steadyrl.envs.nonfinite import Skipping, said
 from steadyrl.envs.types import Step
 from steadyrl.errors import NonFiniteError
 
@@ -67,12 +67,15 @@ class Skips:
             self._in_a_row[i] += 1
             if self._in_a_row[i] >= self.skipping.limit:
                 raise error
-            self._note([f"Left out, as on_nonfinite is skip: {error.message}"] if not self.dropped else [])
+            if not (self.dropped or self.skipping.told):
+                self._note([f"Left out, as on_nonfinite is skip: {error.message}"])
             self.dropped += 1
             broken[i] = True
             seed = self.skipping.restarts.next_seed(i, error)
             self.skipping.restarts.pending.pop()  # told here
-            lost.append(self._episodes.broken(i, seed, error.message, error.failure))
+            ended = next((record for record in step.episodes if record.env_index == i), None)
+            reason = f"it gave {said(error.facts)}"
+            lost.append(self._episodes.spoilt(i, seed, reason, error.facts["episode_step"], ended))
             for path, leaf in self._checks.one(self._restart(i, seed), i).items():
                 step.obs[path][i] = step.final_obs[path][i] = leaf[0]
         step.rewards[broken] = 0.0

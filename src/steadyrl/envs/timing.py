@@ -110,7 +110,13 @@ def actions_for(space: gym.Space[Any], num_envs: int) -> list[npt.NDArray[Any]]:
     return [batched.sample() for _ in range(_BATCHES)]
 
 
-def cost_of(factory: EnvFactory) -> Cost:
+def is_gymnasiums(factory: EnvFactory) -> bool:
+    """Whether the environment comes with Gymnasium, whose first steps neither hang nor end the process."""
+    entry = None if factory.registered is None else factory.registered.entry_point
+    return isinstance(entry, str) and entry.startswith("gymnasium.envs.")
+
+
+def cost_of(factory: Callable[[], Any]) -> Cost:
     """Make one environment, step it for some hundredths of a second, close it.
 
     Raises:

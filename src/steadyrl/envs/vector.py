@@ -12,7 +12,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.alike import insist_on_alike, insist_on_supported
 from steadyrl.envs.envpool import PREFIX, Pool, PoolVectorEnv, same_kind
-from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
+from steadyrl.envs.make import EnvFactory, EnvLike, is_whole, make_env_factory, quiet_gymnasium
 from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.outputs import insist_on_vector
 from steadyrl.envs.restart import Restarts
@@ -21,7 +21,7 @@ from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import EnvSpec
 from steadyrl.envs.workers.vector import WorkerVectorEnv
 from steadyrl.envs.wrappers import Canonical
-from steadyrl.errors import UserError
+from steadyrl.errors import Ending, UserError
 
 __all__ = ["Vec", "VectorAdapter", "make_vec"]
 
@@ -62,8 +62,8 @@ def make_vec(
     """
     if vec not in get_args(Vec):
         raise UserError(f"vec is '{vec}'.", remedy=f"It is one of {', '.join(get_args(Vec))}.", code="vec")
-    if num_envs is not None and num_envs < 1:
-        raise UserError(f"num_envs is {num_envs}.", remedy="It has to be 1 or more.", code="num-envs")
+    if num_envs is not None and not (is_whole(num_envs) and num_envs >= 1):
+        raise UserError(f"num_envs is {num_envs!r}.", remedy="It has to be a whole number from 1 on.", code="num-envs")
     if num_workers is not None and vec != "async":
         raise UserError(
             f"num_workers is {num_workers}, but vec='{vec}' has no workers.",
@@ -166,7 +166,7 @@ def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:
     with quiet_gymnasium():
         try:
             vector = gym.make_vec(registered, num_envs, vectorization_mode="vector_entry_point", **kwargs)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Ending):
             raise
         except BaseException as error:
             raise factory.not_made(error) from error

@@ -16,7 +16,7 @@ from steadyrl.envs.snapshots.native import obstacle
 from steadyrl.envs.snapshots.replay import opaque_parts, outlived, start_of
 from steadyrl.envs.snapshots.state import Kind
 from steadyrl.envs.trace import EpisodeTrace
-from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
+from steadyrl.errors import Ending, RunFailedError, SteadyRLError, UserError, words
 
 MIGRATE = (
     "It has to follow Gymnasium, not the old gym: reset(self, *, seed=None, options=None) returns (obs, info), "
@@ -159,7 +159,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         """Close the environment; an error on the way is told as a warning, for nothing depends on it any more."""
         try:
             self.env.close()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Ending):
             raise
         except BaseException as error:
             warnings.warn(f"close() of {self.name} raised {type(error).__name__}: {words(error)}", stacklevel=2)
@@ -176,7 +176,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         return info
 
     def _raise(self, error: BaseException, when: str, phase: Literal["reset", "step"] | None = None) -> NoReturn:
-        if isinstance(error, SteadyRLError | KeyboardInterrupt):
+        if isinstance(error, SteadyRLError | KeyboardInterrupt | Ending):
             raise error
         text = words(error)
         if isinstance(error, TypeError) and "reset() got an unexpected keyword argument" in text:
@@ -184,7 +184,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         if isinstance(error, ValueError) and "expected 5, got 4" in text:  # a wrapper such as TimeLimit met them first
             raise self._old(f"step() of {self._label} returned 4 values instead of five.") from error
         number = "" if self.index is None else f" {self.index}"
-        unlike = " Evaluation environments are not restarted: eval_freq 0 trains without them."
+        unlike = " eval_freq 0 trains without evaluations."
         failed = RunFailedError(
             f"{self.role}{number} ({self.name}) raised {type(error).__name__} {when}: {words(error)}",
             remedy="The fault is in the environment's own code: its traceback says where."

@@ -9,6 +9,7 @@ from steadyrl import kernels
 from steadyrl.data.memory import FREE_SHARE, free_memory
 from steadyrl.envs.choice import Choice, choose
 from steadyrl.envs.make import EnvFactory
+from steadyrl.errors import RunFailedError
 from steadyrl.training.events import Notice
 from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.setup import Setup
@@ -32,12 +33,22 @@ def settled(setup: Setup, say: Callable[[Notice], None]) -> Setup:
     num_envs = setup.resolved.config.num_envs
     free = int(free_memory() * FREE_SHARE)
     with global_generators_kept():
-        choice = choose(source, num_envs, cores=kernels.usable_cores(), free_bytes=free)
+        choice = _choice(setup, source, num_envs, free)
     if num_envs > 1 and not source.is_instance:
         say(Notice("vec", f"vec=auto takes {named(choice)}: {choice.reason}."))
     workers = None if choice.vec == "sync" else settings.num_workers or choice.num_workers
     settings = dataclasses.replace(settings, vec=choice.vec, num_workers=workers)
     return dataclasses.replace(setup, settings=settings, choice=choice)
+
+
+def _choice(setup: Setup, source: EnvFactory, num_envs: int, free: int) -> Choice:
+    settings = setup.settings
+    try:
+        return choose(source, num_envs, cores=kernels.usable_cores(), free_bytes=free, timeout=settings.env_timeout)
+    except RunFailedError as error:
+        if settings.on_env_error != "restart":
+            raise
+        return Choice("async", f"only a process of its own survives this: {error.message.rstrip('.')}")
 
 
 def named(choice: Choice) -> str:

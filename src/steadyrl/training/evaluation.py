@@ -33,6 +33,7 @@ class Evaluation:
 
     returns: npt.NDArray[np.float64]  # [episodes]
     lengths: npt.NDArray[np.int64]  # [episodes]
+    failed: tuple[str, ...] = ()  # what ended the episodes that were left out
 
     @property
     def episodes(self) -> int:
@@ -55,6 +56,19 @@ class Evaluation:
         return bootstrap_ci(self.returns)
 
 
+@dataclass(frozen=True)
+class Spared:
+    """Failures of evaluation episodes that are counted and leave their episode out, up to half of all.
+
+    Attributes:
+        codes: Of their errors.
+        anew: Makes an environment in the place of one whose code failed.
+    """
+
+    codes: frozenset[str]
+    anew: Callable[[], gym.Env[Any, Any]]
+
+
 Watch = Callable[[int], None]
 
 
@@ -64,10 +78,11 @@ def unwatched(length: int) -> None:
 
 def run_episodes(
     policy: Policy,
-    envs: Sequence[gym.Env[Any, Any]],
+    envs: list[gym.Env[Any, Any]],
     seeds: Sequence[int],
     stream: Stream | None = None,
     watch: Watch = unwatched,
+    spared: Spared | None = None,
 ) -> Evaluation:
     """One episode a seed; environment j plays the episodes j, j + M, j + 2 M, ..., so short episodes are not favoured.
 
@@ -77,37 +92,86 @@ def run_episodes(
         seeds: The seed of each episode's reset.
         stream: Randomness of a sampling policy.
         watch: Called before each step with the longest episode's length so far; what it raises ends the evaluation.
+        spared: Failures that only leave their episode out; None lets every failure end the evaluation.
 
     Raises:
-        RunFailedError: an observation or a reward is not finite or absurd, or an episode seems to have no end.
+        RunFailedError: an observation or a reward is not finite or absurd, an environment failed, or an episode seems
+            to have no end; what is spared only where more than half of the episodes came to it.
     """
-    returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), dtype=np.int64)
-    playing = {j: j for j in range(min(len(envs), len(seeds)))}  # environment -> its episode
+    run = _Episodes(policy, envs, seeds, spared)
     unlimited = any(time_limit(env) is None for env in envs)
-    obs: dict[int, ObsTree] = {}
-    for j, episode in playing.items():
-        obs[j] = _stored(policy, envs[j].reset(seed=seeds[episode])[0], envs[j], seeds[episode], 0)
-    while playing:
-        longest = int(lengths.max())
+    while run.playing:
+        longest = int(run.lengths.max())
         watch(longest)
         if unlimited and longest >= ENDLESS:
-            _insist_on_ends(envs, playing, lengths)
-        batch = {path: np.concatenate([obs[j][path] for j in playing]) for path in policy.obs_spec.by_path}
+            _insist_on_ends(envs, run.playing, run.lengths)
+        batch = {path: np.concatenate([run.obs[j][path] for j in run.playing]) for path in policy.obs_spec.by_path}
         actions = policy.predict(batch, stream)
-        for action, (j, episode) in zip(actions, list(playing.items()), strict=True):
-            new_obs, reward, terminated, truncated, _ = envs[j].step(action)
-            lengths[episode] += 1
-            returns[episode] += _sane(float(reward), envs[j], seeds[episode], int(lengths[episode]))
-            stored = _stored(policy, new_obs, envs[j], seeds[episode], int(lengths[episode]))
-            if terminated or truncated:
-                episode += len(envs)
-                if episode >= len(seeds):
-                    del playing[j]
-                    continue
-                playing[j] = episode
-                stored = _stored(policy, envs[j].reset(seed=seeds[episode])[0], envs[j], seeds[episode], 0)
-            obs[j] = stored
-    return Evaluation(returns, lengths)
+        for action, j in zip(actions, list(run.playing), strict=True):
+            run.step(j, action)
+    return run.result()
+
+
+class _Episodes:
+    """The episodes of `run_episodes`: what each came to, which are running, and what they observe."""
+
+    def __init__(
+        self, policy: Policy, envs: list[gym.Env[Any, Any]], seeds: Sequence[int], spared: Spared | None
+    ) -> None:
+        self.returns, self.lengths = np.zeros(len(seeds)), np.zeros(len(seeds), dtype=np.int64)
+        self.playing: dict[int, int] = {}  # environment -> its episode
+        self.obs: dict[int, ObsTree] = {}
+        self._policy, self._envs, self._seeds, self._spared = policy, envs, seeds, spared
+        self._failed: dict[int, str] = {}
+        for j in range(min(len(envs), len(seeds))):
+            self._begin(j, j)
+
+    def step(self, j: int, action: Any) -> None:
+        """Step environment j; where its episode ends or fails, the next one of its share begins."""
+        env, episode = self._envs[j], self.playing[j]
+        seed = self._seeds[episode]
+        try:
+            obs, reward, terminated, truncated, _ = env.step(action)
+            self.lengths[episode] += 1
+            length = int(self.lengths[episode])
+            self.returns[episode] += _sane(float(reward), env, seed, length)
+            self.obs[j] = _stored(self._policy, obs, env, seed, length)
+        except RunFailedError as error:
+            self._spare(j, episode, error)
+            terminated = True
+        if terminated or truncated:
+            self._begin(j, episode + len(self._envs))
+
+    def result(self) -> Evaluation:
+        """What the episodes came to that did not fail."""
+        good = np.array([episode not in self._failed for episode in range(len(self._seeds))])
+        return Evaluation(self.returns[good], self.lengths[good], tuple(self._failed.values()))
+
+    def _begin(self, j: int, episode: int) -> None:
+        """Start this episode of environment j, or the next one of its share that starts; none where there is none."""
+        self.playing.pop(j, None)
+        while episode < len(self._seeds):
+            try:
+                obs, _ = self._envs[j].reset(seed=self._seeds[episode])
+                self.obs[j] = _stored(self._policy, obs, self._envs[j], self._seeds[episode], 0)
+            except RunFailedError as error:
+                self._spare(j, episode, error)
+                episode += len(self._envs)
+            else:
+                self.playing[j] = episode
+                return
+
+    def _spare(self, j: int, episode: int, error: RunFailedError) -> None:
+        if self._spared is None or error.code not in self._spared.codes:
+            raise error
+        self._failed[episode] = error.message
+        if 2 * len(self._failed) > len(self._seeds):
+            told = f"{len(self._failed)} of {len(self._seeds)} evaluation episodes had failed by then, more than half."
+            error.remedy = f"{error.remedy} {told}".lstrip()
+            raise error
+        if error.code == "env-error":
+            self._envs[j].close()
+            self._envs[j] = self._spared.anew()
 
 
 def _insist_on_ends(envs: Sequence[gym.Env[Any, Any]], playing: dict[int, int], lengths: npt.NDArray[np.int64]) -> None:
@@ -150,7 +214,7 @@ def _not_sane(env: gym.Env[Any, Any], what: str, seed: int, step: int) -> RunFai
     return RunFailedError(
         f"The evaluation environment {_name(env)} gave {what} in step {step} of the episode with seed {seed}.",
         remedy=f"Find out in the environment where it comes from: reset(seed={seed}) starts that episode. "
-        "Evaluations skip nothing: eval_freq 0 trains without them.",
+        "eval_freq 0 trains without evaluations.",
         code="env-nonfinite",
     )
 

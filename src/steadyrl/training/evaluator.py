@@ -14,6 +14,7 @@ from steadyrl.seeding import Stream
 from steadyrl.training.evaluation import (
     MAX_ENVS,
     Evaluation,
+    Spared,
     Watch,
     run_episodes,
     run_vector_episodes,
@@ -28,25 +29,28 @@ class Evaluator:
     Args:
         source: Makes environments, or is a vector of them.
         seeds: The seed of each episode.
+        spared: Codes of failures that only leave their episode out, where environments are made here.
     """
 
-    def __init__(self, source: EnvFactory | VecEnv, seeds: list[int]) -> None:
+    def __init__(self, source: EnvFactory | VecEnv, seeds: list[int], spared: frozenset[str] = frozenset()) -> None:
         self._source = source
         self._seeds = seeds
+        self._spared = spared
         self._envs: list[gym.Env[Any, Any]] = []
 
     def __call__(self, policy: Policy, stream: Stream | None = None, watch: Watch = unwatched) -> Evaluation:
         """One evaluation; deterministic unless a stream to sample with is given. `watch` as in `run_episodes`."""
         with global_generators_kept():
             if isinstance(self._source, EnvFactory):
-                return run_episodes(policy, self._environments(), self._seeds, stream, watch)
+                spared = None if self._source.is_instance else Spared(self._spared, self._another)
+                return run_episodes(policy, self._environments(), self._seeds, stream, watch, spared)
             return run_vector_episodes(policy, self._source, self._seeds, stream, watch)
 
     def _environments(self) -> list[gym.Env[Any, Any]]:
         if not self._envs and isinstance(self._source, EnvFactory):
             number = 1 if self._source.is_instance else min(MAX_ENVS, len(self._seeds))
             for _ in range(number):
-                self._envs.append(self._source(role="An evaluation environment"))
+                self._envs.append(self._another())
             if len({id(env.unwrapped) for env in self._envs}) < number:
                 raise UserError(
                     f"{self._source.id} returned the same environment twice.",
@@ -54,6 +58,10 @@ class Evaluator:
                     code="env-instance",
                 )
         return self._envs
+
+    def _another(self) -> gym.Env[Any, Any]:
+        assert isinstance(self._source, EnvFactory)
+        return self._source(role="An evaluation environment")
 
     def close(self) -> None:
         """Close the environments that were made here; one that the user made stays open."""

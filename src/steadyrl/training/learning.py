@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from steadyrl.configs import DQNConfig, LinearSchedule
+from steadyrl.configs.run import RunSettings
 from steadyrl.configs.validate import count
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.types import VecEnv
@@ -206,7 +207,8 @@ class Learning:
         if wanted and self._eval_source is None:
             self._say(NO_EVALUATION)
         if wanted and self._eval_source is not None:
-            evaluator = Evaluator(self._eval_source, agent.seeds.eval_episode_seeds(settings.eval_episodes))
+            seeds = agent.seeds.eval_episode_seeds(settings.eval_episodes)
+            evaluator = Evaluator(self._eval_source, seeds, spared_failures(settings))
             stack.callback(evaluator.close)
             extras.evaluate = partial(self._evaluate, evaluator)
         return extras
@@ -215,6 +217,10 @@ class Learning:
         self._running_in = self._eval_source
         result = evaluator(self._agent.policy, watch=watch)
         self._running_in = self._setup.source
+        if result.failed:
+            count = f"{len(result.failed)} of {len(result.failed) + result.episodes}"
+            said = f"{count} evaluation episodes failed and are left out"
+            self.events.emit(Notice("failed-evaluation", f"{said}; the last one: {result.failed[-1]}", "warning"))
         return result
 
     def _keep(self, folder: RunFolder, extras: Extras, session: Session, writer: RunWriter, stack: ExitStack) -> None:
@@ -322,6 +328,12 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
         )
     factory = agent.env_factory
     return factory.remake() if factory is not None and factory.can_remake else None
+
+
+def spared_failures(settings: RunSettings) -> frozenset[str]:
+    """Codes of the failures that leave an evaluation episode out instead of ending the run."""
+    restarts, skips = settings.on_env_error == "restart", settings.on_nonfinite == "skip"
+    return frozenset(["env-error"] * restarts + ["env-nonfinite"] * skips)
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:

@@ -216,7 +216,7 @@ def skipping_of(setup: Setup, seeds: Seeds, restarts: Restarts | None) -> Skippi
     settings, num_envs = setup.settings, setup.resolved.config.num_envs
     if settings.on_nonfinite == "stop":
         return None
-    return Skipping(restarts or Restarts(num_envs, sys.maxsize, seeds.env), settings.nonfinite_limit)
+    return Skipping(restarts or Restarts(num_envs, sys.maxsize, seeds.env), settings.nonfinite_limit, told=True)
 
 
 def _check_replay(

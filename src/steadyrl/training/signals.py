@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from steadyrl.errors import Ending
+
 STATUS = {"SIGINT": "interrupted", "SIGTERM": "preempted", "SIGUSR1": "preempted"}
 
 
-class Signalled(BaseException):
+class Signalled(Ending):
     """A signal came where there is no step to finish first."""
 
     name = "SIGINT"

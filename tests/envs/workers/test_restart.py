@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,3 +134,47 @@ def test_an_environment_that_cannot_be_made_again_spends_the_budget_and_ends() -
     with pytest.raises((RunFailedError, UserError), match="the licences are used up"):
         envs.step(ACTIONS)
     assert restarts.counts == [0, 0, 3, 0]
+
+
+class DiesAgain(Faulty):
+    """Ends its process in a step, and then, made anew, twice more in its reset; `notes` tells how often it did."""
+
+    def __init__(self, notes: Path) -> None:
+        super().__init__()
+        self.notes = notes
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if self.notes.exists() and len(self.notes.read_text()) < 3 and seed not in SEEDS:
+            self._die()
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        if self.seed == SEEDS[BAD] and self.t == 2:
+            self._die()
+        return super().step(action)
+
+    def _die(self) -> None:
+        with self.notes.open("a") as file:
+            file.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("budget", [20, 3])
+def test_a_worker_whose_successor_dies_too_is_replaced_again(budget: int, tmp_path: Path) -> None:
+    with nothing_left():
+        restarts = Restarts(N, budget, root=5, wait=lambda seconds: None)
+        factory = make_env_factory(partial(DiesAgain, tmp_path / "notes"))
+        envs = WorkerVectorEnv(factory, N, workers=2, restarts=restarts)
+        envs.reset(seed=SEEDS)
+        envs.step(ACTIONS)
+        envs.step(ACTIONS)
+        if budget == 3:  # the block of two takes two of them each time
+            with pytest.raises(RunFailedError, match=r"ended by itself \(signal SIGKILL\) in reset\(\)"):
+                envs.step(ACTIONS)
+            return
+        infos = envs.step(ACTIONS)[4]
+        assert np.flatnonzero(infos[RESTARTED]).tolist() == [2, 3]
+        assert restarts.counts == [0, 0, 3, 3]
+        assert (tmp_path / "notes").read_text() == "xxx"
+        assert RESTARTED not in envs.step(ACTIONS)[4]
+        envs.close()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+import types
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.workers import worker
+from steadyrl.envs.workers.channel import STEP
 from steadyrl.envs.workers.vector import WorkerVectorEnv
-from steadyrl.errors import RunFailedError
+from steadyrl.errors import RunFailedError, UserError
 from support.faults import Faulty
 from support.leftovers import nothing_left
 
@@ -98,3 +104,59 @@ def test_what_goes_wrong_there_is_an_error_here() -> None:
         with pytest.raises(RunFailedError, match="no state") as caught:
             envs.states()
         assert "in broken" in caught.value.__notes__[0]
+
+
+def test_each_environment_tells_how_its_state_is_saved() -> None:
+    envs = WorkerVectorEnv(make_env_factory(Faulty), 3, workers=2)
+    envs.reset(seed=[1, 2, 3])
+    assert [ability.kind for ability in envs.abilities()] == [envs.abilities()[0].kind] * 3
+    assert envs.restart(2, 7)[1:].tolist() == [0.0, 2.0]
+    envs.close()
+
+
+def test_blocks_of_different_spaces_are_refused() -> None:
+    def other() -> Any:
+        env = Faulty()
+        env.observation_space = spaces.Box(-os.getpid(), os.getpid(), (3,), np.float32)
+        return env
+
+    other.__module__ = "__main__"
+    with nothing_left(), pytest.raises(UserError, match="have different spaces"):
+        WorkerVectorEnv(make_env_factory(other), 2, workers=2)
+
+
+def test_what_this_process_cannot_read_is_said() -> None:
+    class OnlyThere(Faulty):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            name = "only_in_the_worker"
+            sys.modules[name] = types.ModuleType(name)
+            mask = type("Mask", (), {"__module__": name, "__deepcopy__": lambda self, memo: self})
+            sys.modules[name].Mask = mask  # type: ignore[attr-defined]
+            return super().reset(seed=seed, options=options)[0], {"action_mask": mask()}
+
+    OnlyThere.__module__ = "__main__"
+    with nothing_left():
+        envs = WorkerVectorEnv(make_env_factory(OnlyThere), 1, workers=1)
+        with pytest.raises(
+            RunFailedError, match="What worker 0 of OnlyThere tells cannot be read in this process"
+        ) as caught:
+            envs.reset(seed=[1])
+        assert caught.value.code == "env-pickle"
+
+
+def test_an_interrupted_step_is_over_when_it_is_closed() -> None:
+    class Slow(Faulty):
+        def step(self, action: Any) -> Any:
+            time.sleep(0.6)
+            return super().step(action)
+
+    Slow.__module__ = "__main__"
+    with nothing_left():
+        envs = WorkerVectorEnv(make_env_factory(Slow), 2, workers=2)
+        envs.reset(seed=[1, 2])
+        envs._stepping().show(ACTIONS[:2], envs._board.origin, "Slow")
+        envs._unheard = {0, 1}  # as an exception in the middle of a step leaves them
+        envs._crew.poke(STEP)
+        with pytest.raises(RunFailedError, match="interrupted in the middle of a step"):
+            envs.step(ACTIONS[:2])
+        envs.close()

@@ -12,7 +12,7 @@ from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.restart import RESTARTED
 from steadyrl.envs.serial import SerialVectorEnv
 from steadyrl.envs.trace import EpisodeTrace
-from steadyrl.envs.workers.board import MAKE, RESET, STEP, Board, Start
+from steadyrl.envs.workers.board import CLOSE, MAKE, RESET, STEP, Board, Start
 from steadyrl.envs.workers.channel import TOLD, packed
 from steadyrl.envs.workers.report import Phase, Report, report_of
 from steadyrl.envs.workers.shared import Leaves, put
@@ -66,6 +66,11 @@ class Watched:
         except BaseException as error:
             obs, info = self._anew(error, "step")
             return obs, 0.0, False, False, info
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._board.begin(self._worker, self.index, CLOSE)
+        self.env.close()
 
     def resume(self) -> None:
         """Write on the board that the environment is in the middle of an episode that began elsewhere."""

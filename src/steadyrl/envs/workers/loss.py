@@ -55,7 +55,7 @@ def lost(
         )
     else:
         error = RunFailedError(
-            f"The process of environment {index} ended by itself ({_how(loss.status)}) {where}: "
+            f"The process of environment {index} ended by itself ({how(loss.status)}) {where}: "
             f"it was worker {worker} with {name}.",
             remedy=_DEAD,
             code="env-worker",
@@ -79,7 +79,8 @@ def lost(
     )
 
 
-def _how(status: int) -> str:
+def how(status: int) -> str:
+    """How a process ended, in words; its exit status is negative for a signal."""
     if status >= 0:
         return f"exit status {status}"
     known = {int(number): number.name for number in signal.Signals}

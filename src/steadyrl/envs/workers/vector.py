@@ -124,6 +124,13 @@ class WorkerVectorEnv(AdvancingVectorEnv):
         self._crew.say(number, CALL, ("restart", index - self._blocks[number].start, seed))
         return self._hear_all()[number]
 
+    def cost(self) -> Any:
+        """What an environment costs (`steadyrl.envs.timing.Cost`) that the first process makes once more."""
+        self._insist_on_open()
+        self._unheard = {0}
+        self._crew.say(0, CALL, ("cost",))
+        return self._hear_all()[0]
+
     def abilities(self) -> list[Ability]:
         """How the state of each environment can be saved, [N]."""
         return self._each("abilities")

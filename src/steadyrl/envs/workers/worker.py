@@ -74,7 +74,7 @@ def main(channel: int | str, board: int | str, dump: int | str, keeper: int | st
     for file in files:
         os.set_inheritable(file, False)
     leave_signals_to_the_parent()
-    _end_with(int(keeper))
+    end_with(int(keeper))
     faulthandler.enable(files[2])
     np.random.seed()  # a fork would draw what its siblings draw
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -88,8 +88,7 @@ def main(channel: int | str, board: int | str, dump: int | str, keeper: int | st
 def leave_signals_to_the_parent() -> None:
     """Do nothing for Ctrl-C and the signals that ask a run to end, which then steps on to its last checkpoint."""
     for name in _LEFT_TO_THE_PARENT:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _nothing)
+        signal.signal(getattr(signal, name), _nothing)
 
 
 class Worker:
@@ -116,12 +115,13 @@ class Worker:
             return
         self._block = block
         first = block.watched[0]
-        self._answer((first.observation_space, first.action_space, time_limit(first.env)))
+        self._answer((first.observation_space, first.action_space, time_limit(first.env)), phase="make")
         calls: dict[str, Callable[..., None]] = {
             "map": self._map,
             "reset": self._reset,
             "call": self._call,
             "restart": self._restart,
+            "cost": self._cost,
         }
         while True:
             kind, content = self._parent.wait()
@@ -175,6 +175,22 @@ class Worker:
 
     def _restart(self, local: int, seed: int) -> None:
         self._answer(self._block.restart(local, seed))
+
+    def _cost(self) -> None:
+        """Tell what an environment costs that is made here once more."""
+        from steadyrl.envs.timing import cost_of
+
+        setup = self._setup
+        factory = setup.recipe.factory()
+
+        def made() -> Watched:
+            self._board.begin(setup.number, setup.first, MAKE)
+            return Watched(factory(index=setup.first), factory, setup.number, self._board, self._ask)
+
+        try:
+            self._answer(cost_of(made))
+        except BaseException as error:
+            self._fail(error, setup.first, "step")
 
     def _step(self) -> None:
         _, rewards, terminated, truncated, _ = self._block.step(self._actions)
@@ -236,8 +252,8 @@ class Worker:
         self._parent.say(FAILED, report_of(error, index, self._setup.number, phase, env))
 
 
-def _end_with(keeper: int) -> None:
-    """Let the system end this process when the one that started it ends, even in an endless loop or stopped."""
+def end_with(keeper: int) -> None:
+    """Let the system end this process when `keeper`, which started it, ends, even in an endless loop or stopped."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
