@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,12 @@ class Run:
             self._agent = self.load_agent()
         return self._agent
 
-    def load_agent(self, checkpoint: str = "final", *, env: EnvLike | None = None) -> Agent:
+    def load_agent(
+        self, checkpoint: str = "final", *, env: EnvLike | None = None, encoders: Mapping[str, Any] | None = None
+    ) -> Agent:
         """The agent of a checkpoint: `final`, `best` or a step; on the run's environment unless another is given.
+
+        `encoders` are the classes of own encoders by path.
 
         Raises:
             UserError: there is no such checkpoint, or the environment cannot be made.
@@ -94,6 +98,7 @@ class Run:
             threads=settings["threads"],
             kernels=settings["kernels"],
             device=settings["device"],
+            encoders=encoders,
         )
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -163,6 +168,7 @@ def resume(
     total_timesteps: int | None = None,
     *,
     callback: Listener | Sequence[Listener] | None = None,
+    encoders: Mapping[str, Any] | None = None,
     say: Callable[[Notice], None] = say,
 ) -> Run:
     """Go on with a run that was stopped, as `steadyrl resume` does, to the same bits as if it had not been.
@@ -171,6 +177,7 @@ def resume(
         run: Its folder.
         total_timesteps: Another total than was declared; schedules then run over this one.
         callback: Called with each event; returning False ends the run.
+        encoders: Classes of own encoders by path, where it was trained with some.
         say: Tells the user something once.
 
     Raises:
@@ -181,14 +188,18 @@ def resume(
     with signals_raise():
         folder = RunFolder.open(Path(run))
         with writing(folder.path, folder.shown):
-            return _resumed(folder, total_timesteps, listeners, say)
+            return _resumed(folder, total_timesteps, listeners, say, encoders)
 
 
 def _resumed(
-    folder: RunFolder, total_timesteps: int | None, listeners: Sequence[Listener], say: Callable[[Notice], None]
+    folder: RunFolder,
+    total_timesteps: int | None,
+    listeners: Sequence[Listener],
+    say: Callable[[Notice], None],
+    encoders: Mapping[str, Any] | None,
 ) -> Run:
     here = working_folder()
-    setup = setup_of(folder, total_timesteps)
+    setup = setup_of(folder, total_timesteps, encoders)
     checkpoint = newest(folder, say)
     total, declared = setup.resolved.total_timesteps, folder.config["total_timesteps"]
     manifest = folder.manifest
