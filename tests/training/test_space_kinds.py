@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from torch import Tensor, nn
 
 import steadyrl as srl
-from steadyrl.errors import UserError
+from steadyrl.errors import NonFiniteError, UserError
 from steadyrl.spaces import ActionTree, Leaf
 from steadyrl.training.agent import Agent
 from support.trees import ACTION_TREE, ACTIONS, LEAVES, PLACES, VECTOR, Sampler, drawn, equal
@@ -133,6 +133,23 @@ def test_toy_text_trains(name: str) -> None:
     if name not in gym.registry:
         pytest.skip(f"{name} is not in this Gymnasium")
     trained(srl.PPO(name, **{**PPO, "num_envs": 4, "normalize_obs": False}), 48)
+
+
+class Broken(Sampler):
+    """Pays NaN in its fifth step."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, reward, *rest = super().step(action)
+        return obs, float("nan") if self.t == 5 else reward, *rest  # type: ignore[return-value]
+
+
+def test_actions_with_parts_are_kept_beside_a_bad_number() -> None:
+    agent = srl.PPO(partial(Broken, PLACES["nested"](LEAVES["text"]), ACTION_TREE), **PPO)
+    with pytest.raises(NonFiniteError, match="nan as its reward in step 5") as caught:
+        agent.learn(30)
+    assert caught.value.batch is not None
+    assert {"actions/move", "actions/arm/0", "actions/arm/1", "observation/a/0/b"} <= caught.value.batch.keys()
+    assert all(array.dtype.names is None for array in caught.value.batch.values())
 
 
 class Nodes(nn.Module):

@@ -37,17 +37,20 @@ def check_sizes(
     if config.num_envs > MAX_ENVS:
         raise _too_large(f"num_envs is {config.num_envs}, but at most {MAX_ENVS} are possible", "Use fewer.")
     weights = architecture.parameters(obs, action)
+    images = any(leaf.kind == "image" for leaf in obs.leaves)
+    smaller = ", smaller images (gymnasium.wrappers.ResizeObservation)" if images else ""
+    cure = f"Use smaller hidden layers{smaller}, or a space with fewer values."
     shape = f"net_arch {_shown(config.net_arch)} on {_features(obs, architecture)} and {_choices(action)} outputs"
     if weights * 4 > MAX_BUNDLE - 2 * MAX_JSON:
         raise _too_large(
             f"The networks ({shape}) would have {weights:,} weights, {_gib(weights * 4)}; "
             f"a saved policy holds at most {_gib(MAX_BUNDLE)} and {_gib(_free())} of memory are free",
-            "Use smaller hidden layers, or a space with fewer values.",
+            cure,
         )
     _require(
         weights * _WEIGHT_BYTES,
         f"The networks ({shape}) with gradients and the optimiser",
-        "Use smaller hidden layers, or a space with fewer values.",
+        cure,
     )
     if isinstance(config, OnPolicyConfig):
         rows = config.n_steps * config.num_envs
