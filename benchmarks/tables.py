@@ -317,7 +317,45 @@ def _alike(by_threads: dict[str, str]) -> str:
     return "the same for all" if len(groups) == 1 else " / ".join(" = ".join(group) for group in groups.values())
 
 
+def compatibility() -> str:
+    """What works with what, from `compatibility.json`: a mark for each backend, and every other answer in words."""
+    path = RESULTS / "compatibility.json"
+    if not path.exists():
+        return PENDING + "\n"
+    document = json.loads(path.read_text())
+    cells: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
+    for cell in document["cells"]:
+        cells.setdefault((cell["family"], cell["env"]), {}).setdefault(cell["algo"], []).append(cell)
+    reasons: list[str] = []
+    rows = []
+    for (family, env), algos in cells.items():
+        snapshots = {c["snapshot"].partition(":")[0] for found in algos.values() for c in found if "snapshot" in c}
+        marks = [_mark(algos.get(algo, []), reasons) for algo in CONFIGS]
+        rows.append([family, env, *marks, ", ".join(sorted(snapshots))])
+    notes = "".join(f"{i}. {reason}\n" for i, reason in enumerate(reasons, 1))
+    versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
+    note = f"{document['steps']} steps each, episodes cut at {document['episode_limit']}; {versions}.\n"
+    return table(("family", "environment", *CONFIGS, "snapshot"), rows) + "\n" + note + ("\n" + notes if notes else "")
+
+
+def _mark(cells: list[dict[str, Any]], reasons: list[str]) -> str:
+    """The answer of one environment and algorithm: one where the backends agree; `no` with the number of its reason."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        answer = str(cell["result"])
+        if answer in ("no", "failed"):
+            reason = " ".join(str(cell["message"]).split())
+            if reason not in reasons:
+                reasons.append(reason)
+            answer += f" ({reasons.index(reason) + 1})"
+        found.setdefault(answer, []).append(cell["vec"])
+    if len(found) == 1:
+        return next(iter(found))
+    return ", ".join(f"{answer} {' '.join(vecs)}" for answer, vecs in found.items()) or "not run"
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "compatibility": compatibility,
     "learning": learning,
     "speed": speed,
     "time-to": time_to,

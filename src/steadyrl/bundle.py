@@ -11,6 +11,7 @@ import json
 import stat
 import struct
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,14 +86,16 @@ def to_bytes(bundle: Bundle) -> bytes:
     return b"".join((before, text, between, weights, after))
 
 
-def read_bundle(path: Path, device: torch.device, *, native: bool = False) -> Bundle:
-    """The policy in a file; `native` lets kernels run it.
+def read_bundle(
+    path: Path, device: torch.device, *, native: bool = False, encoders: Mapping[str, Any] | None = None
+) -> Bundle:
+    """The policy in a file; `native` lets kernels run it, `encoders` are the classes of own encoders by path.
 
     Raises:
         UserError: the file is missing, damaged, of another format or version, or does not hold what it says.
     """
     try:
-        return _from_bytes(_content(path), device, native)
+        return _from_bytes(_content(path), device, native, encoders)
     except _RefusedError as refused:
         raise UserError(
             f"The bundle {path} is refused: {refused}.",
@@ -119,7 +122,7 @@ class _RefusedError(Exception):
     """Why a bundle is not loaded."""
 
 
-def _from_bytes(data: bytes, device: torch.device, native: bool) -> Bundle:
+def _from_bytes(data: bytes, device: torch.device, native: bool, encoders: Mapping[str, Any] | None = None) -> Bundle:
     text, weights = _members(data)
     del data  # nobody else holds it: a bundle takes its size twice in memory, and no more before it is known to be good
     header = _header(text, weights)
@@ -127,8 +130,14 @@ def _from_bytes(data: bytes, device: torch.device, native: bool) -> Bundle:
     available = sum(array.size for name, array in tensors.items() if name.startswith("net."))
     about = _about(header["about"])
     try:
-        _compare(tensors, Policy.forms(header["policy"], parameters=available))
-        policy = Policy.from_description(header["policy"], device, parameters=available, native=native)
+        _compare(tensors, Policy.forms(header["policy"], parameters=available, encoders=encoders))
+        policy = Policy.from_description(
+            header["policy"], device, parameters=available, native=native, encoders=encoders
+        )
+    except UserError as error:
+        if error.code not in ("no-encoder", "bad-encoder"):  # it is the caller who lacks a class
+            raise _RefusedError(f"its description does not make a policy ({error.message[:300]})") from error
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise _RefusedError(
             f"its description does not make a policy ({type(error).__name__}: {str(error)[:300]})"

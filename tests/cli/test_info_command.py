@@ -36,3 +36,22 @@ def test_people_get_one_line_a_fact(
     rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if " " in line)
     assert rows["steadyrl"] == __version__
     assert rows["native"] == (f"kernels  no ({reason})" if reason else "kernels  yes (avx2)")
+
+
+def test_an_environment_is_told_with_what_becomes_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "Blackjack-v1"]) == 0
+    text = capsys.readouterr().out
+    assert "Tuple(Discrete(32), Discrete(11), Discrete(2))" in text
+    assert "Observation at '1': one of 11 values -> one-hot, 11 numbers." in text
+    assert "ppo, a2c, dqn, sac" in text
+    assert main(["info", "Pendulum-v1", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["max_episode_steps"] == 200
+    assert document["algorithms"]["ppo"] == ""
+    assert "single discrete" in document["algorithms"]["dqn"]
+    assert document["made_of_them"][0] == "Observation: float32 numbers of shape (3,) -> 3 numbers."
+
+
+def test_an_environment_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "NoSuch-v0"]) == 2
+    assert "NoSuch-v0" in capsys.readouterr().err

@@ -85,7 +85,7 @@ MISTAKES: list[tuple[Sequence[str], str, str]] = [
     (["eval", "x", "--episodes", "0"], "bad-value", "episodes is 0"),
     (["record", "x", "-o", "film.gif"], "bad-value", "film.gif is no mp4"),
     (["presets", "ppo", "Cartpol-v1"], "unknown-preset", "Did you mean CartPole-v1"),
-    (["info", "more"], "usage", "Unrecognized arguments: more"),
+    (["info", "CartPole-v1", "more"], "usage", "Unrecognized arguments: more"),
     (["completion", "tcsh"], "usage", "bash, zsh, fish"),
 ]
 

@@ -108,6 +108,7 @@ def test_the_folder_is_named_before_training_and_everything_after(
         "Settings: preset CartPole-v1; set by you: num_envs.",
         "  source: DLR-RM/rl-baselines3-zoo@22e3ff2450fd hyperparams/ppo.yml",
         "batch_size is 64 (n_steps * num_envs) instead of the preset's 256, which a rollout cannot fill.",
+        "Observation: float32 numbers of shape (4,) -> 4 numbers. Action: one of 2.",
     ]
     after = capsys.readouterr().out.splitlines()
     assert after[:3] == [

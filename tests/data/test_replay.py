@@ -399,7 +399,7 @@ def test_kernels_fetch_the_same_samples(n_step: int) -> None:
 
 def stored(rng: np.random.Generator) -> dict[str, Any]:
     """Observations of two environments."""
-    image = rng.integers(0, 256, (2, 2, 3)).astype(np.float32)
+    image = rng.integers(0, 256, (2, 2, 3)).astype(np.uint8)
     return {"image": image, "room": rng.integers(0, 5, (2, 1)), "x": rng.normal(size=(2, 3)).astype(np.float32)}
 
 

@@ -177,3 +177,15 @@ def test_minibatches_are_fetched_whole(native: bool) -> None:
     with pytest.raises(IndexError):
         fetch(np.array([N * T], dtype=np.int64))
     assert codes(whole) == [10 * t + n for t in range(T) for n in range(N)]
+
+
+def test_pixels_of_before_they_were_kept_as_bytes_are_taken_up() -> None:
+    images = Rollout(T, N, ObsSpec.of(gs.Box(0, 255, (2, 2), np.uint8)), ActionSpec.of(gs.Discrete(2)))
+    images.obs[""][1] = 255
+    images.length = 2
+    state = images.state_dict()
+    assert state["obs/"].dtype == torch.uint8
+    again = Rollout(T, N, ObsSpec.of(gs.Box(0, 255, (2, 2), np.uint8)), ActionSpec.of(gs.Discrete(2)))
+    again.load_state_dict({**state, "obs/": state["obs/"].float()})
+    assert again.obs[""].dtype == torch.uint8
+    assert torch.equal(again.obs[""], images.obs[""])

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium import spaces as gs
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.types import Step
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
-from support.envs import ConstantReward, Ending, Scripted, ScriptedVector
+from support.envs import ConstantReward, Ending, Scripted, ScriptedVector, SpaceProbe
 from support.vectors import collect, oracle
 
 ENDINGS = st.builds(Ending, st.integers(1, 4), st.booleans(), st.booleans()).filter(
@@ -211,7 +212,7 @@ def test_what_cannot_be_made_is_said() -> None:
         (lambda: make_vec(vector, env_kwargs={"a": 1}), "already made"),
         (lambda: make_vec("Pendulum-v1", 2, vec="native"), "No native vector environment"),
         (lambda: make_vec("CartPole-v1", 2, vec="native", env_kwargs={"sutton_barto": 1}), "sutton_barto"),
-        (lambda: make_vec("Blackjack-v1", 2), "Tuple"),
+        (lambda: make_vec(partial(SpaceProbe, gs.Graph(gs.Box(0, 1), None), gs.Discrete(2)), 2), "Graph"),
     ]
     for call, text in refused:
         with pytest.raises(UserError, match=text) as caught:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from steadyrl.errors import UserError
 from steadyrl.nn.distributions import make_distribution
+from steadyrl.nn.encoders import Encoder
 from steadyrl.nn.init import BlankLinear
-from steadyrl.nn.networks import ACTIVATIONS, ActorCritic, Encoder, NetArch, mlp, policy_latent_dim
+from steadyrl.nn.networks import ACTIVATIONS, ActorCritic, NetArch, mlp, policy_latent_dim
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec
 

@@ -175,8 +175,10 @@ VECTOR = gs.Box(-1, 1, (3,))
 UNSUPPORTED: dict[str, tuple[gs.Space[Any], str]] = {
     "text": (gs.Text(5), "Text"),
     "graph": (gs.Graph(VECTOR, None), "Graph"),
-    "tuple": (gs.Tuple((VECTOR,)), "Tuple"),
-    "dict": (gs.Dict({"a": VECTOR}), "Dict"),
+    "text-in-tuple": (gs.Tuple((VECTOR, gs.Text(5))), "Text"),
+    "graph-in-dict": (gs.Dict({"a": gs.Dict({"b": gs.Graph(VECTOR, None)})}), "Graph"),
+    "flat-in-dict": (gs.Dict({"a": gs.Box(np.array([0, 5.0]), np.array([1, 5.0]), dtype=np.float64)}), "Box"),
+    "empty-dict": (gs.Dict({}), "Dict"),
     "sequence": (gs.Sequence(VECTOR), "Sequence"),
     "one-of": (gs.OneOf((VECTOR, gs.Discrete(2))), "OneOf"),
     "empty": (gs.Box(-1, 1, (0,)), "Box"),

@@ -130,7 +130,7 @@ def observe(code: npt.NDArray[Any]) -> ObsTree:
         "observation": np.stack([code, -code], axis=1),
         "achieved_goal": code[:, None] + 1000,
         "desired_goal": np.full((len(code), 1), -1.0, dtype=np.float32),
-        "image": np.repeat(whole % 256, 4).reshape(-1, 2, 2).astype(np.float32),
+        "image": np.repeat(whole % 256, 4).reshape(-1, 2, 2).astype(np.uint8),
         "room": (whole % ROOMS)[:, None],
     }
 

@@ -84,13 +84,23 @@ def test_a_remainder_is_said(size: tuple[int, int, int], said: str | None) -> No
     assert told == ([f"A rollout of 16 makes {said}"] if said else [])
 
 
-def test_an_image_is_warned_about() -> None:
+@pytest.mark.parametrize(
+    ("options", "level", "said"),
+    [
+        ({}, "note", "8 x 9 is too small for the Nature CNN, which needs 36 pixels"),
+        ({"cnn": "none"}, "warning", "8 x 9 is flattened"),
+        ({"cnn": "impala"}, "", ""),
+    ],
+    ids=str,
+)
+def test_what_is_unusual_about_an_image_is_said(options: dict[str, Any], level: str, said: str) -> None:
     def make() -> SpaceProbe:
-        return SpaceProbe(spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(2))
+        return SpaceProbe(spaces.Box(0, 255, (8, 9, 3), np.uint8), spaces.Discrete(2))
 
-    (notice,) = prepare_training("ppo", make, {}, preset="none").notices
-    assert (notice.code, notice.level) == ("image", "warning")
-    assert "(8, 8, 3)" in notice.message
+    notices = prepare_training("ppo", make, options, preset="none").notices
+    told = [(notice.level, notice.message) for notice in notices if notice.code == "image"]
+    assert [level for level, _ in told] == ([level] if level else [])
+    assert all(said in text for _, text in told)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +110,9 @@ def test_an_image_is_warned_about() -> None:
         (spaces.MultiBinary(2), {"squash_output": True}, "the action space is multibinary"),
         (spaces.Box(0.0, np.inf, (1,), np.float32), {"squash_output": True}, "finite bounds in every dimension"),
         (spaces.Box(1.0, 1.0, (1,), np.float32), {}, "no room in dimension 0"),
-        (spaces.Tuple([spaces.Discrete(2)]), {}, "The action space is a Tuple, which is not supported"),
+        (spaces.Tuple([spaces.Discrete(2)]), {"squash_output": True}, "the action space is a Dict or Tuple"),
+        (spaces.Tuple([spaces.Discrete(2)]), {"use_sde": True}, "the action space is a Dict or Tuple"),
+        (spaces.Tuple([spaces.Text(2)]), {}, "The action space at '0' is a Text, which is not supported"),
         (spaces.Text(3), {}, "The action space is a Text, which is not supported"),
     ],
 )
@@ -113,9 +125,10 @@ def test_actions_that_do_not_fit_are_refused(action: Any, options: dict[str, Any
 @pytest.mark.parametrize(
     ("observation", "said"),
     [
-        (spaces.Tuple([BOX]), "The observation space is a Tuple"),
+        (spaces.Tuple([]), "The tuple is empty"),
         (spaces.Graph(BOX, BOX), "The observation space is a Graph"),
-        (spaces.Dict({"a": spaces.Dict({"b": BOX})}), "'a'"),
+        (spaces.Dict({"a": spaces.Dict({"b": spaces.OneOf([BOX, BOX])})}), "'a/b'"),
+        (spaces.Box(0, 255, (9, 8, 9), np.uint8), "image_layout='hwc'"),
         (spaces.Dict({}), "The dictionary is empty"),
     ],
 )

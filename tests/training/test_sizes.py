@@ -41,12 +41,18 @@ def test_impossible_sizes_are_refused_before_the_run_folder(options: dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("observation", "action"),
-    [(spaces.Discrete(2**40), spaces.Discrete(2)), (BOX, spaces.Discrete(2**40))],
+    ("observation", "action", "options", "said"),
+    [
+        (spaces.Discrete(2**40), spaces.Discrete(2), {"embed_above": 0}, "1,099,511,627,776 inputs"),
+        (spaces.Discrete(2**40), spaces.Discrete(2), {}, "64 inputs, made by 70,368,744,177,664 weights"),
+        (BOX, spaces.Discrete(2**40), {}, "1,099,511,627,776 outputs"),
+    ],
 )
-def test_spaces_of_too_many_values_are_refused(observation: Any, action: Any) -> None:
-    with pytest.raises(srl.UserError, match="1,099,511,627,776"):
-        prepare_training("ppo", partial(SpaceProbe, observation, action), {}, preset="none")
+def test_spaces_of_too_many_values_are_refused(
+    observation: Any, action: Any, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(srl.UserError, match=said):
+        prepare_training("ppo", partial(SpaceProbe, observation, action), options, preset="none")
 
 
 @pytest.mark.parametrize(

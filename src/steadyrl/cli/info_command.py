@@ -1,4 +1,4 @@
-"""`steadyrl info`: versions and hardware, as a report of a problem needs them."""
+"""`steadyrl info`: versions and hardware, as a report of a problem needs them; of an environment, its spaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 from steadyrl._version import __version__
 from steadyrl.cli.parser import understood
-from steadyrl.cli.session import Session
+from steadyrl.cli.session import Session, exits_are_errors
+from steadyrl.errors import UserError
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "safetensors", "rich", "tensorboardX", "psutil", "cloudpickle")
 _EXTRAS = {"box2d": "Box2D", "envpool": "envpool", "mujoco": "mujoco", "video": "av"}
@@ -26,23 +27,32 @@ class InfoOptions:
 
 
 def run(args: list[str], session: Session) -> int:
-    """Prints versions and hardware."""
+    """Prints versions and hardware, or the spaces of the environment that is named."""
     line = understood(
         args,
         InfoOptions,
         "steadyrl info",
-        usage="steadyrl info [flags]",
-        description="Shows versions and hardware.",
-        example="  steadyrl info --json",
-        positionals={},
+        usage="steadyrl info [ENV] [flags]",
+        description="Shows versions and hardware; with an environment, its spaces and what becomes of them.",
+        example="  steadyrl info --json\n  steadyrl info CartPole-v1",
+        positionals={"ENV": "a Gymnasium id, package.module:Id-v0 or file.py:Class"},
     )
     if line is None:
         return 0
-    document = collect()
+    env = next(iter(line[0]), None)
+    if env is not None:
+        from steadyrl.cli import env_info
+
+        with exits_are_errors(UserError, env):
+            document = env_info.collect(env)
+        rows = env_info.rows(document)
+    else:
+        document = collect()
+        rows = _rows(document)
     if session.json:
         session.emit(document)
     else:
-        print("\n".join(f"{title:<16}{text}" for title, text in _rows(document)))
+        print("\n".join(f"{title:<16}{text}".rstrip() for title, text in rows))
     return 0
 
 

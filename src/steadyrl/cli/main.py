@@ -17,7 +17,7 @@ COMMANDS = {
     "verify-resume": "kill a run, resume it, compare it with an untouched one",
     "reproduce": "run a run again and compare the traces",
     "presets": "list tuned settings per algorithm and environment",
-    "info": "show versions and hardware",
+    "info": "show versions and hardware, or the spaces of an environment",
     "replay": "run a recorded failure of an environment again",
     "bench": "measure how fast an environment can be stepped, and recommend settings",
     "completion": "print a completion script for bash, zsh or fish",

@@ -5,6 +5,8 @@ from __future__ import annotations
 HABITS = {
     "policy": "Leave it out: the network follows from the spaces; net_arch and activation_fn shape it.",
     "policy_kwargs": "Its entries are arguments of their own here: net_arch=(64, 64), activation_fn='relu', ...",
+    "features_extractor_class": "Pass encoders={'path': MyEncoder} in Python, or cnn for one of the library's.",
+    "normalize_images": "Leave it out: images are divided by 255, once, inside the policy.",
     "n_envs": "It is called num_envs here.",
     "verbose": "Pass learn a display instead: callback=steadyrl.make_display('plain').",
     "progress_bar": "Pass learn a display instead: callback=steadyrl.make_display('auto').",

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from steadyrl.configs.schedules import Schedule
-from steadyrl.configs.validate import at_least_one, fail, in_range, layer_sizes, not_negative, positive
+from steadyrl.configs.validate import (
+    at_least_one,
+    fail,
+    in_range,
+    layer_sizes,
+    not_negative,
+    not_negative_whole,
+    positive,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +49,14 @@ class OffPolicyConfig:
     """Activation of the hidden layers."""
     layer_norm: bool = False
     """Every hidden layer is normalised (arXiv:1607.06450) before its activation, in all networks."""
+    cnn: Literal["nature", "impala", "none"] = "nature"
+    """Network of images: the Nature DQN's (a smaller one below 36 pixels), IMPALA's ResNet, or none: flattened."""
+    image_layout: Literal["auto", "hwc", "chw"] = "auto"
+    """Whether the channels of images come last (hwc) or first (chw); auto takes the smaller end of the shape."""
+    sequence_length: int = 128
+    """Entries kept of a Sequence, and of a text whose space does not say its length; a longer one is an error."""
+    embed_above: int = 1024
+    """Integers and characters of more values than this become learnt vectors, others one-hot; 0 embeds none."""
     hindsight: Literal["none", "future", "final", "episode"] = "none"
     """Hindsight experience replay for goal environments (arXiv:1707.01495): whence substitute goals come."""
     n_sampled_goal: int = 4
@@ -67,6 +83,8 @@ class OffPolicyConfig:
         if self.hindsight != "none" and self.n_step != 1:
             raise fail(self, "n_step", "1 where hindsight is used")
         layer_sizes(self, "net_arch", self.networks)
+        at_least_one(self, "sequence_length")
+        not_negative_whole(self, "embed_above")
         if self.gradient_steps < 1 and self.gradient_steps != -1:
             raise fail(self, "gradient_steps", "-1 or a whole number of at least 1")
 

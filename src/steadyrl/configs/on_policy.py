@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from steadyrl.configs.schedules import Schedule
-from steadyrl.configs.validate import at_least_one, in_range, layer_sizes, not_negative, positive
+from steadyrl.configs.validate import (
+    at_least_one,
+    in_range,
+    layer_sizes,
+    not_negative,
+    not_negative_whole,
+    positive,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +58,16 @@ class OnPolicyConfig:
     """State-dependent exploration (gSDE, arXiv:2005.05719) for continuous actions."""
     sde_sample_freq: int = -1
     """gSDE: steps of an environment between two draws of its exploration matrix; -1 draws once a rollout."""
+    cnn: Literal["nature", "impala", "none"] = "nature"
+    """Network of images: the Nature DQN's (a smaller one below 36 pixels), IMPALA's ResNet, or none: flattened."""
+    image_layout: Literal["auto", "hwc", "chw"] = "auto"
+    """Whether the channels of images come last (hwc) or first (chw); auto takes the smaller end of the shape."""
+    sequence_length: int = 128
+    """Entries kept of a Sequence, and of a text whose space does not say its length; a longer one is an error."""
+    embed_above: int = 1024
+    """Integers and characters of more values than this become learnt vectors, others one-hot; 0 embeds none."""
+    share_features_extractor: bool = True
+    """Policy and value network have one encoder of images, embeddings and sequences, or one each."""
     log_interval: int = 1
     """Updates between two rows of metrics."""
 
@@ -61,5 +78,7 @@ class OnPolicyConfig:
         not_negative(self, "ent_coef", "vf_coef", "max_grad_norm")
         in_range(self, -20.0, 20.0, "log_std_init")
         layer_sizes(self, "net_arch")
+        at_least_one(self, "sequence_length")
+        not_negative_whole(self, "embed_above")
         if self.sde_sample_freq != -1:
             at_least_one(self, "sde_sample_freq")

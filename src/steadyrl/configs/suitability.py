@@ -13,7 +13,7 @@ class Actions(Protocol):
 
     @property
     def kind(self) -> str:
-        """continuous, discrete, multidiscrete or multibinary."""
+        """continuous, discrete, multidiscrete, multibinary or tree."""
         ...
 
     @property
@@ -83,6 +83,8 @@ def _check_off_policy(algo: str, config: OffPolicyConfig, action: Actions) -> No
 
 
 def _have(action: Actions) -> str:
+    if action.kind == "tree":
+        return "the action space is a Dict or Tuple, actions of several parts"
     if action.kind != "continuous":
         return f"the action space is {action.kind}"
     if action.bounded.all():

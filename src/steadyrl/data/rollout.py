@@ -226,6 +226,9 @@ class Rollout:
             ValueError: it is of another size, or of other spaces; nothing is changed.
         """
         own, length = self._tensors(), len(state["rewards"])
+        # Pixels were kept as float32 before they were kept as uint8.
+        old = {n for n, x in own.items() if x.dtype == torch.uint8 and n in state and state[n].dtype == torch.float32}
+        state = {name: tensor.to(torch.uint8) if name in old else tensor for name, tensor in state.items()}
         if state.keys() != own.keys() or length > self.n_steps:
             raise ValueError(f"the rollout has {length} steps of {self.n_steps}, or other arrays than this one")
         for name, tensor in own.items():

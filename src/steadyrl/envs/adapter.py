@@ -42,6 +42,7 @@ class VectorAdapter:
         skipping: A bad number that an environment tells ends its episode, not the run; without effect where `env` has
             no `restart(index, seed)`, which gives the first observation of a new episode of that environment.
         restarts: Where `env` counts the environments that it starts anew.
+        obs_spec: How observations are stored; None reads the space.
 
     Raises:
         UserError: a space is of a kind that is not supported.
@@ -55,12 +56,13 @@ class VectorAdapter:
         seeds_each: bool,
         skipping: Skipping | None = None,
         restarts: Restarts | None = None,
+        obs_spec: ObsSpec | None = None,
     ) -> None:
         self.spec = spec
         self.num_envs = int(env.num_envs)
         self.notes: list[str] = []
         self.live: BoolArray = np.ones(self.num_envs, dtype=np.bool_)
-        self.obs_spec = ObsSpec.of(spec.obs_space)
+        self.obs_spec = obs_spec or ObsSpec.of(spec.obs_space)
         self.action_spec = ActionSpec.of(spec.action_space)
         self.mode = autoreset_mode(env)
         self._env = env
@@ -272,7 +274,7 @@ class VectorAdapter:
             if not kept[~done].all():
                 raise _mask_ignored(self.spec.id)
         started = {path: leaf[rows] for path, leaf in fresh.items()}
-        self._checks.leaves(started, started, rows)
+        self._checks.leaves(started, None, rows)
         return {path: replaced(leaf, rows, started[path]) for path, leaf in stored.items()}, stored
 
     def _records(

@@ -24,9 +24,10 @@ def insist_on_alike(made: Sequence[Canonical], name: str) -> None:
         )
 
 
-def insist_on_supported(observation: gym.Space[object], action: gym.Space[object]) -> None:
-    """Raise UserError for spaces that no policy works with."""
-    ObsSpec.of(observation)
+def insist_on_supported(observation: gym.Space[object], action: gym.Space[object], known: ObsSpec | None) -> None:
+    """Raise UserError for spaces that no policy works with; `known` says how observations are stored, if it is."""
+    if known is None:
+        ObsSpec.of(observation)
     ActionSpec.of(action)
 
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from steadyrl.envs.convert import shown, success_value
-from steadyrl.envs.outputs import batch_of, keys_of
 from steadyrl.errors import RunFailedError, UserError
+from steadyrl.spaces.tree import Tree
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -82,10 +82,10 @@ def final_observations(infos: dict[str, Any], rows: npt.NDArray[np.intp], num_en
     told = infos.get("final_obs")
     try:
         if isinstance(told, dict):
-            return {key: _row(part, num_envs)[rows] for key, part in told.items()}
+            return _rows_of(told, rows, num_envs)
         if isinstance(told, np.ndarray) and told.dtype != object:
             return _row(told, num_envs)[rows]
-        return batch_of(_told_each(told, rows, num_envs), keys_of(space))
+        return Tree.of(space).batch(_told_each(told, rows, num_envs))
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise UserError(
             f"infos['final_obs'] of the vector environment is {shown(told)}, from which the last observation of "
@@ -93,6 +93,13 @@ def final_observations(infos: dict[str, Any], rows: npt.NDArray[np.intp], num_en
             remedy=f"Put {num_envs} observations there, None where no episode ended.",
             code="final-obs",
         ) from error
+
+
+def _rows_of(told: Any, rows: npt.NDArray[np.intp], num_envs: int) -> Any:
+    """These rows of a dense batch, whatever dictionaries hold it."""
+    if isinstance(told, dict):
+        return {key: _rows_of(part, rows, num_envs) for key, part in told.items()}
+    return _row(told, num_envs)[rows]
 
 
 def _row(values: Any, num_envs: int) -> npt.NDArray[Any]:

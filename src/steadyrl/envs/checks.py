@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from steadyrl.envs.episodes import Episodes
 from steadyrl.envs.nonfinite import SURE, Place, bad_entries
-from steadyrl.envs.outputs import batch_of
 from steadyrl.envs.types import FloatArray
 from steadyrl.errors import NonFiniteError, UserError
 from steadyrl.spaces import ObsSpec, ObsTree
@@ -43,15 +42,11 @@ class Checks:
         self._num_envs = num_envs
         self._episodes = episodes
         self._fresh = fresh
-        self._checked = [
-            leaf.path
-            for leaf in obs_spec.leaves
-            if not leaf.nvec and (np.dtype(leaf.dtype).kind == "f" or np.dtype(leaf.dtype).itemsize == 8)
-        ]
+        self._checked = [leaf.path for leaf in obs_spec.leaves if leaf.may_be_bad]
         # One Box of floats, the common case, is stored and looked through at once.
-        self._shape = obs_spec.leaves[0].shape if not obs_spec.is_tree and self._checked else None
+        plain = not obs_spec.is_tree and obs_spec.leaves[0].kind == "box"
+        self._shape = obs_spec.leaves[0].shape if plain and self._checked else None
         self._single = self._shape is not None and np.dtype(obs_spec.leaves[0].dtype) == _FLOATS[0]
-        self._keys = [leaf.path for leaf in obs_spec.leaves] if obs_spec.is_tree else None
 
     def stored(self, obs: Any, rows: npt.NDArray[np.intp] | None = None) -> ObsTree:
         """The batch as a stored tree; `rows` are the environments that it is of, all by default.
@@ -71,13 +66,13 @@ class Checks:
             return {"": obs if self._fresh and obs.dtype == _FLOATS[0] else obs.astype(np.float32)}
         stored = self._spec.store(obs, batch=True)
         self.insist_on_rows(stored, count)
-        self.leaves(stored, obs if self._spec.is_tree else {"": obs}, rows)
+        self.leaves(stored, obs, rows)
         return stored
 
     def one(self, obs: Any, i: int) -> ObsTree:
         """The observation of environment `i` alone as a stored tree, leaves [1, ...]; raises as `stored` does."""
         stored = self._spec.store(obs, batch=False)
-        self.leaves(stored, obs if self._spec.is_tree else {"": obs}, np.array([i]))
+        self.leaves(stored, obs, np.array([i]))
         return stored
 
     def ended(self, stored: ObsTree, rows: npt.NDArray[np.intp], last: Any) -> ObsTree:
@@ -95,7 +90,7 @@ class Checks:
             if np.vdot(copy, copy) <= SURE:
                 return {"": copy}
         if isinstance(last, list):
-            last = batch_of(last, self._keys)
+            last = self._spec.tree.batch(last)
         checked = self.stored(last, rows)
         return {path: replaced(leaf, rows, checked[path]) for path, leaf in stored.items()}
 
@@ -115,14 +110,15 @@ class Checks:
 
         Args:
             tree: As it is stored.
-            told: The same as the environment told it, with the numbers that leave float32.
+            told: The same as the environment told it, with the numbers that leave float32; None where nobody knows.
             rows: The environments of the tree's rows; None for all.
         """
         for path in self._checked:
             leaf = tree[path]
             if not np.vdot(leaf, leaf) <= SURE:
                 what = f"observation at '{path}'" if path else "observation"
-                self._entries(leaf, what, path, rows, told[path], tree)
+                own = None if told is None or self._spec.by_path[path].kind != "box" else self._spec.flat(told)[path]
+                self._entries(leaf, what, path, rows, leaf if own is None else own, tree)
 
     def rewards(self, rewards: FloatArray, obs: ObsTree) -> None:
         """Raise NonFiniteError for a bad one, with the stored observations of its step."""
@@ -136,10 +132,19 @@ class Checks:
         place = Place(self._name, self._episodes.lengths, self._episodes.seeds)
         for i, error in bad_entries(values, told, what, key, rows, place).items():
             error.batch = {f"observation/{path}".rstrip("/"): leaf for path, leaf in obs.items()}
-            error.batch |= dict(zip(_STEP, self.told, strict=False))
+            error.batch |= _named(dict(zip(_STEP, self.told, strict=False)))
             if self.faults is None:
                 raise error
             self.faults.setdefault(i, error)
+
+
+def _named(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """The same arrays, with one for each field of the actions of a Dict or Tuple."""
+    actions = arrays.get("actions")
+    if actions is None or actions.dtype.names is None:
+        return arrays
+    fields = {f"actions/{name}": np.ascontiguousarray(actions[name]) for name in actions.dtype.names}
+    return fields | {name: array for name, array in arrays.items() if name != "actions"}
 
 
 def replaced(leaf: npt.NDArray[Any], rows: npt.NDArray[np.intp], values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -13,6 +14,7 @@ from gymnasium import spaces
 
 from steadyrl.envs.nonfinite import ABSURD
 from steadyrl.errors import RunFailedError, UserError
+from steadyrl.spaces.tree import FIXED, Tree, join, leaf_spaces
 
 Converter = Callable[[Any], Any]
 
@@ -22,18 +24,20 @@ _KEPT_INFO = ("is_success", "action_mask")
 
 
 def obs_converter(space: gym.Space[Any], name: str, path: str = "", notes: list[str] | None = None) -> Converter:
-    """The function that makes a fresh, checked observation of this space (its tree for a Dict).
+    """The function that makes a fresh, checked observation of this space (its tree for a Dict or Tuple).
 
     Args:
         space: The observation space, or the part of it at `path`.
         name: How errors call the environment.
-        path: The key inside a Dict.
+        path: Of the part of a Dict or Tuple.
         notes: Gets a remark where the observations are floats of another type than the space says.
 
     The function raises UserError where the observation does not fit the space.
     """
     if isinstance(space, spaces.Dict):
-        return _dict_converter(space, name, notes)
+        return _dict_converter(space, name, path, notes)
+    if isinstance(space, spaces.Tuple):
+        return _tuple_converter(space, name, path, notes)
     where = f"observation at '{path}'" if path else "observation"
     if isinstance(space, spaces.Discrete):
         return _discrete_converter(space, name, where)
@@ -41,11 +45,20 @@ def obs_converter(space: gym.Space[Any], name: str, path: str = "", notes: list[
         return _multidiscrete_converter(space, name, where)
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         return _array_converter(space, name, where, [] if notes is None else notes)
+    if isinstance(space, spaces.Text):
+        return partial(_text, space, name, where)
+    if isinstance(space, spaces.Sequence) and isinstance(space.feature_space, FIXED):
+        return _sequence_converter(space, name, path)
     return copy.deepcopy
 
 
 def action_converter(space: gym.Space[Any]) -> Converter:
-    """The function that makes a fresh action of the space's own dtype; a NumPy integer for Discrete."""
+    """The function that makes a fresh action of the space's own dtype; a NumPy integer for Discrete.
+
+    That of a Dict or Tuple takes a row of the policy's structured array too.
+    """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return _tree_of_actions(space)
     dtype = space.dtype
     if dtype is None:
         return copy.deepcopy
@@ -169,15 +182,70 @@ def shown(value: Any) -> str:
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
 
-def _dict_converter(space: spaces.Dict, name: str, notes: list[str] | None) -> Converter:
-    parts = {key: obs_converter(part, name, key, notes) for key, part in space.spaces.items()}
-    keys = parts.keys()
+def _tree_of_actions(space: gym.Space[Any]) -> Converter:
+    tree = Tree.of(space)
+    parts = {path: action_converter(part) for path, part in leaf_spaces(space)}
+
+    def convert(action: Any) -> Any:
+        leaves = action if isinstance(action, np.void) else tree.flat(action)
+        return tree.built({path: part(leaves[path]) for path, part in parts.items()})
+
+    return convert
+
+
+def _text(space: spaces.Text, name: str, where: str, obs: Any) -> str:
+    if not isinstance(obs, str):
+        raise UserError(
+            f"The {where} of {name} is {shown(obs)}, not a str.",
+            remedy="Make the observation and the observation space agree.",
+            code="obs-type",
+        )
+    if not space.contains(obs):
+        raise _outside(repr(obs[:60]), space, name, where)
+    return str(obs)
+
+
+def _sequence_converter(space: spaces.Sequence, name: str, path: str) -> Converter:
+    part = obs_converter(space.feature_space, name, join(path, "*"))
+
+    def convert(obs: Any) -> tuple[Any, ...]:
+        if isinstance(obs, str | dict) or not hasattr(obs, "__len__"):
+            where = f"observation at '{path}'" if path else "observation"
+            raise UserError(
+                f"The {where} of {name} is {shown(obs)}, not a sequence.",
+                remedy="Make the observation and the observation space agree.",
+                code="obs-type",
+            )
+        return tuple(part(entry) for entry in obs)
+
+    return convert
+
+
+def _tuple_converter(space: spaces.Tuple[Any], name: str, path: str, notes: list[str] | None) -> Converter:
+    parts = [obs_converter(part, name, join(path, i), notes) for i, part in enumerate(space.spaces)]
+
+    def convert(obs: Any) -> tuple[Any, ...]:
+        if not isinstance(obs, tuple | list) or len(obs) != len(parts):
+            where = f"observation space at '{path}'" if path else "observation space"
+            raise UserError(
+                f"The {where} of {name} is a tuple of {len(parts)}, but the observation is {shown(obs)}.",
+                remedy="Make the observation and the space agree.",
+                code="obs-keys",
+            )
+        return tuple(part(own) for part, own in zip(parts, obs, strict=True))
+
+    return convert
+
+
+def _dict_converter(space: spaces.Dict, name: str, path: str, notes: list[str] | None) -> Converter:
+    parts = {key: obs_converter(part, name, join(path, key), notes) for key, part in space.spaces.items()}
+    keys, where = parts.keys(), f" at '{path}'" if path else ""
 
     def convert(obs: Any) -> dict[str, Any]:
         if not isinstance(obs, dict) or obs.keys() != keys:
             found = f"one with the keys {sorted(map(str, obs))}" if isinstance(obs, dict) else shown(obs)
             raise UserError(
-                f"The observation space of {name} is a dictionary with the keys {sorted(keys)}, "
+                f"The observation space{where} of {name} is a dictionary with the keys {sorted(keys)}, "
                 f"but the observation is {found}.",
                 remedy="Make the observation and the space agree.",
                 code="obs-keys",

@@ -15,6 +15,7 @@ from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.restart import RESTARTED
 from steadyrl.envs.types import BoolArray, EnvSpec, FloatArray
 from steadyrl.errors import Ending, RunFailedError, SteadyRLError, words
+from steadyrl.spaces.action_tree import env_actions
 
 _STEP = ("obs", "rewards", "terminated", "truncated", "infos")
 
@@ -50,7 +51,7 @@ class GymnasiumVector:
     def step(self, actions: npt.NDArray[Any]) -> Told:
         """Step all environments; rewards and flags are fresh."""
         try:
-            result = self.env.step(actions)
+            result = self.env.step(env_actions(self._spec.action_space, actions))
         except BaseException as error:
             self._raise(error, "step()")
         obs, rewards, ended, cut, infos = parts_of(result, _STEP, "step", self._spec.id)

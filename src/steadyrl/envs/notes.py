@@ -12,7 +12,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from steadyrl.envs.convert import dtype_differs, dtype_note
-from steadyrl.spaces import is_wide, precision_note, precision_notes
+from steadyrl.spaces import Tree, is_wide, precision_note, precision_notes
+from steadyrl.spaces.tree import leaf_spaces
 
 _BOUNDS_STEPS = 1000  # how long bounds and types are looked at
 _SPREAD_STEPS = 100  # how long least and largest values are gathered
@@ -46,9 +47,9 @@ class FirstSteps:
     def __init__(self, space: gym.Space[Any], name: str) -> None:
         self.declared = precision_notes(space)
         self._name = name
-        self._tree = isinstance(space, spaces.Dict)
-        parts = space.spaces.items() if isinstance(space, spaces.Dict) else [("", space)]
-        self._parts = [_part(path, part) for path, part in parts if isinstance(part, spaces.Box) and part.dtype != bool]
+        self._tree = Tree.of(space)
+        boxes = [(path, part) for path, part in leaf_spaces(space) if isinstance(part, spaces.Box)]
+        self._parts = [_part(path, part) for path, part in boxes if part.dtype != bool]
         self._seen = 0
         self.over = not self._parts
 
@@ -56,8 +57,9 @@ class FirstSteps:
         """Remarks on one batch of observations that fit the space, leaves [N, ...]."""
         self._seen += 1
         notes = []
+        leaves = self._tree.flat(obs)
         for part in self._parts:
-            array = np.asarray(obs[part.path] if self._tree else obs)
+            array = np.asarray(leaves[part.path])
             if part.typed and dtype_differs(array, part.space.dtype):
                 part.typed = False
                 notes.append(dtype_note(part.where, self._name, array.dtype, part.space.dtype))

@@ -58,16 +58,6 @@ def parts_of(result: Any, names: tuple[str, ...], method: str, name: str) -> Any
     return result
 
 
-def keys_of(space: gym.Space[Any]) -> list[str] | None:
-    """The keys of a Dict, for `batch_of`; None for any other space."""
-    return list(space.spaces) if isinstance(space, gym.spaces.Dict) else None
-
-
-def batch_of(rows: list[Any], keys: list[str] | None) -> Any:
-    """Observations of single environments as a fresh batch, leaves [len(rows), ...]."""
-    return np.array(rows) if keys is None else {key: np.array([row[key] for row in rows]) for key in keys}
-
-
 def rewards_of(values: Any, num_envs: int, name: str) -> FloatArray:
     """A fresh array [N] of floats.
 

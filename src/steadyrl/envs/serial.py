@@ -10,11 +10,11 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from steadyrl.envs.advance import Advanced, AdvancingVectorEnv, ToldInfos
-from steadyrl.envs.outputs import batch_of, keys_of
 from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.snapshot import Ability, block_abilities, block_restore, block_state
 from steadyrl.envs.wrappers import Canonical, failure_in_making
 from steadyrl.errors import RunFailedError, UserError
+from steadyrl.spaces.tree import Tree
 
 
 class SerialVectorEnv(AdvancingVectorEnv):
@@ -24,8 +24,7 @@ class SerialVectorEnv(AdvancingVectorEnv):
     fresh and of the space's shape and dtype, rewards are floats, flags are bools. Every array is a fresh one.
 
     Args:
-        envs: The environments, of equal spaces: Box, Discrete, MultiDiscrete, MultiBinary or a flat Dict of these to
-            observe.
+        envs: The environments, of equal spaces.
         anew: Makes an environment once more, where one that fails is to be started anew.
         restarts: How often and with which seeds that happens; None never.
     """
@@ -43,7 +42,7 @@ class SerialVectorEnv(AdvancingVectorEnv):
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self.single_observation_space = envs[0].observation_space
         self.single_action_space = envs[0].action_space
-        self._keys = keys_of(self.single_observation_space)
+        self._tree = Tree.of(self.single_observation_space)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start every environment with its own seed, [N]; without, each draws on."""
@@ -148,4 +147,4 @@ class SerialVectorEnv(AdvancingVectorEnv):
 
     def _batch(self, rows: list[Any]) -> Any:
         """Observations of the N environments as one, leaves [N, ...]."""
-        return batch_of(rows, self._keys)
+        return self._tree.batch(rows)

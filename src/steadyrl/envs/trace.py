@@ -77,6 +77,10 @@ def hash_of(obs: Any, start: int) -> int:
         for part in obs.values():
             start = hash_of(part, start)
         return start
+    if type(obs) is tuple:
+        for part in obs:
+            start = hash_of(part, start)
+        return start
     if isinstance(obs, np.generic):
         return zlib.crc32(obs.tobytes(), start)
     return zlib.crc32(repr(obs).encode(), start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from steadyrl.nn.distributions import Distribution, Params
-from steadyrl.nn.networks import Obs
+from steadyrl.nn.encoders import Obs
 from steadyrl.nn.part import Part
 from steadyrl.nn.q_networks import (
     ContinuousCritics,

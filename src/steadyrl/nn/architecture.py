@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.nn.encoding import Encoding
+from steadyrl.spaces import ActionSpec, ActionTree, ObsSpec
 
 Family = Literal["actor_critic", "dqn", "td3", "sac"]
 Head = Literal["mean", "c51", "quantile"]
 MAX_LAYERS = 1000  # of a saved network: making layers takes time even where they are narrow
 MAX_JSON, MAX_BUNDLE = 2**20, 2**31  # bytes of a bundle's description, and of a bundle
 KINDS = {
-    "actor_critic": {"continuous", "discrete", "multidiscrete", "multibinary"},
+    "actor_critic": {"continuous", "discrete", "multidiscrete", "multibinary", "tree"},
     "dqn": {"discrete"},
     "td3": {"continuous"},
     "sac": {"continuous", "discrete"},
 }
+_LATER = ("layer_norm", "cnn", "embed_above", "share_features_extractor", "encoders")  # older descriptions lack them
 _SIZES = {"actor_critic": {"pi", "vf"}, "dqn": {"qf"}, "td3": {"pi", "qf"}, "sac": {"pi", "qf"}}
 
 
@@ -27,7 +30,8 @@ class Architecture:
     """What makes the network; fields as in the configuration of the algorithm.
 
     `epsilon` is the share of random actions of a DQN policy that is asked to sample; `outputs` are the numbers that a
-    `head` has for each action: 1, atoms or quantiles. A description of before `layer_norm` has none.
+    `head` has for each action: 1, atoms or quantiles; `encoders` names the classes of own encoders by path. A
+    description of before `layer_norm` has none; one of before `cnn` flattens images and embeds nothing.
     """
 
     net_arch: dict[str, tuple[int, ...]]
@@ -44,11 +48,15 @@ class Architecture:
     v_max: float = 0.0
     epsilon: float = 0.0
     layer_norm: bool = False
+    cnn: str = "none"
+    embed_above: int = 0
+    share_features_extractor: bool = True
+    encoders: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Architecture:
         """The inverse of `dataclasses.asdict`, from JSON; ValueError, TypeError or KeyError for anything else."""
-        if missing := {field.name for field in fields(cls)} - {*data, "layer_norm"}:
+        if missing := {each.name for each in fields(cls)} - {*data, *_LATER}:
             raise ValueError(f"the architecture lacks {sorted(missing)[0]}")
         made = cls(**{**data, "net_arch": {name: tuple(sizes) for name, sizes in data["net_arch"].items()}})
         widths = [width for sizes in made.net_arch.values() for width in sizes]
@@ -61,12 +69,24 @@ class Architecture:
             and max(made.layers, made.n_critics) <= MAX_LAYERS
             and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
             and {type(made.squash_output), type(made.use_sde), type(made.dueling), type(made.layer_norm)} == {bool}
+            and {type(made.share_features_extractor)} == {bool}
+            and all(type(word) is str for item in made.encoders.items() for word in item)
             and 0.0 <= made.epsilon <= 1.0
             and _head_fits(made)
         )
         if not good:
             raise ValueError(f"{data} is no architecture")
+        made.encoding()
         return made
+
+    def encoding(self, own: Mapping[str, Any] | None = None) -> Encoding:
+        """How leaves become features, with the classes of own encoders; without, with their names.
+
+        Raises:
+            ValueError: there is no such network of images, or a number makes no sense.
+        """
+        cnn: Any = self.cnn
+        return Encoding(cnn, self.embed_above, self.share_features_extractor, self.encoders if own is None else own)
 
     def check(self, action_spec: ActionSpec) -> None:
         """Raises ValueError where the family does not choose among such actions."""
@@ -80,7 +100,7 @@ class Architecture:
         return sum(once.values()) + (self.n_critics - 1) * once.get("qf", 0)
 
     def parameters(self, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
-        """How many weights the network has, counted without making it.
+        """How many weights the network has, counted without making it; those of own encoders are not.
 
         Raises:
             ValueError: the family does not choose among such actions.
@@ -96,16 +116,21 @@ class Architecture:
 
     def _linears(self, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
         """Everything else."""
-        features, size = sum(leaf.features for leaf in obs_spec.leaves), action_spec.size
+        encoding, size = self.encoding(), action_spec.size
+        features = sum(map(encoding.width, obs_spec.leaves))
+        encoder = sum(map(encoding.weights, obs_spec.leaves))
         if self.family == "actor_critic":
-            return self._actor(features, action_spec) + _network(features, self.net_arch["vf"], 1)
+            encoders = encoder if encoding.shared else 2 * encoder
+            return encoders + self._actor(features, action_spec) + _network(features, self.net_arch["vf"], 1)
         if action_spec.kind == "discrete":
             outputs = action_spec.nvec[0] * self.outputs
             critic = _network(features, self.net_arch["qf"], outputs)
             critic += _linear(_last(features, self.net_arch["qf"]), self.outputs) if self.dueling else 0
         else:
             critic = _network(features + size, self.net_arch["qf"], 1)
-        return self.n_critics * critic + self._actor(features, action_spec)
+        # Critics of continuous actions have one encoder for all of them.
+        encoders = encoder * (("pi" in self.net_arch) + (self.n_critics if action_spec.kind == "discrete" else 1))
+        return encoders + self.n_critics * critic + self._actor(features, action_spec)
 
     def _actor(self, features: int, action_spec: ActionSpec) -> int:
         """Weights of the network that acts."""
@@ -113,10 +138,18 @@ class Architecture:
             return 0
         hidden, size = self.net_arch["pi"], action_spec.size
         latent = _last(features, hidden)
+        if isinstance(action_spec, ActionTree):
+            means = sum(part.size for _, part in action_spec.parts if part.kind == "continuous")
+            return _network(features, hidden, sum(_choices(part) for _, part in action_spec.parts)) + means
         if action_spec.kind != "continuous":
-            return _network(features, hidden, size if action_spec.kind == "multibinary" else sum(action_spec.nvec))
+            return _network(features, hidden, _choices(action_spec))
         spread = {"actor_critic": size, "td3": 0, "sac": _linear(latent, size), "dqn": 0}[self.family]
         return _network(features, hidden, size) + (latent * size if self.use_sde else spread)
+
+
+def _choices(action_spec: ActionSpec) -> int:
+    """Outputs of the head for an action without parts, log standard deviations aside."""
+    return sum(action_spec.nvec) if action_spec.kind in ("discrete", "multidiscrete") else action_spec.size
 
 
 def _network(features: int, hidden: tuple[int, ...], outputs: int) -> int:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.init import BlankLinear
-from steadyrl.spaces import ActionSpec
+from steadyrl.spaces import ActionSpec, ActionTree
 
 
 class DiscreteHead(nn.Module):
@@ -53,13 +53,31 @@ class SDEHead(nn.Module):
         return self.mean(latent), latent if self._learn_features else latent.detach(), self.log_std
 
 
-PolicyHead = DiscreteHead | GaussianHead | SDEHead
+class TreeHead(nn.Module):
+    """The heads of an action's parts, side by side."""
+
+    def __init__(self, heads: list[DiscreteHead | GaussianHead]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(heads)
+
+    def forward(self, latent: Tensor) -> Params:
+        """The parameters of all parts, in their order."""
+        return tuple(param for head in self.parts for param in head(latent))
+
+
+PolicyHead = DiscreteHead | GaussianHead | SDEHead | TreeHead
 
 
 def make_head(distribution: Distribution, latent_dim: int, action_spec: ActionSpec, log_std_init: float) -> PolicyHead:
     """The head whose parameters `distribution` takes."""
     if distribution.state_dependent:
         return SDEHead(latent_dim, action_spec.size, log_std_init)
+    if isinstance(action_spec, ActionTree):
+        return TreeHead([_plain_head(latent_dim, part, log_std_init) for _, part in action_spec.parts])
+    return _plain_head(latent_dim, action_spec, log_std_init)
+
+
+def _plain_head(latent_dim: int, action_spec: ActionSpec, log_std_init: float) -> DiscreteHead | GaussianHead:
     if action_spec.kind == "continuous":
         return GaussianHead(latent_dim, action_spec.size, log_std_init)
     width = action_spec.size if action_spec.kind == "multibinary" else sum(action_spec.nvec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ import torch.utils._device  # which `with torch.device` would import at its firs
 from torch import Tensor, nn
 
 from steadyrl import kernels
+from steadyrl.errors import UserError
 from steadyrl.nn.acting import Acting
 from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.build import build
@@ -27,6 +29,7 @@ from steadyrl.nn.part import looking
 from steadyrl.nn.trainable import Trainable
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
+from steadyrl.spaces.reading import with_converters
 
 _DESCRIPTION = {"obs", "action", "architecture", "normalize_obs", "value_scale"}
 
@@ -35,6 +38,29 @@ def _sample(params: Params, noise: Tensor, distribution: Distribution) -> tuple[
     """Actions in stored form and their log-probabilities."""
     actions = distribution.sample(params, noise)
     return actions, distribution.log_prob(params, actions)
+
+
+def own_encoders(architecture: Architecture, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The classes of the own encoders that an architecture names, by path.
+
+    Raises:
+        UserError: one is missing, or one is given that it does not name.
+    """
+    for path, name in architecture.encoders.items():
+        if path not in given:
+            raise UserError(
+                f"The policy has an encoder of its own for {path!r}, the class {name}, which no file holds.",
+                remedy=f"Pass the class: encoders={{{path!r}: {name.rpartition('.')[2]}}}.",
+                code="no-encoder",
+            )
+    for path in given:
+        if path not in architecture.encoders:
+            raise UserError(
+                f"encoders has {path!r}, but the policy was made without an encoder of its own there.",
+                remedy=f"Leave it out; it has some for {', '.join(map(repr, architecture.encoders)) or 'nothing'}.",
+                code="bad-encoder",
+            )
+    return dict(given)
 
 
 class Policy:
@@ -47,6 +73,10 @@ class Policy:
         normalizer: Statistics of the observations, or None where they are used as they are.
         device: Where the network is.
         native: Kernels run what they know of the network; else PyTorch runs all of it.
+        encoders: Classes of own encoders, by path.
+
+    Raises:
+        UserError: an own encoder is missing or is none.
     """
 
     def __init__(
@@ -58,26 +88,32 @@ class Policy:
         device: torch.device,
         *,
         native: bool = False,
+        encoders: Mapping[str, Any] | None = None,
     ) -> None:
         self.obs_spec = obs_spec
         self.action_spec = action_spec
         self.architecture = architecture
         self.normalizer = normalizer
         self.device = device
-        net, self.distribution = build(obs_spec, action_spec, architecture)
+        self.encoding = architecture.encoding(own_encoders(architecture, encoders or {}))
+        net, self.distribution = build(obs_spec, action_spec, architecture, self.encoding)
         self.net = net.to(device)
         self.native = native and device.type == "cpu" and kernels.available()
         if normalizer is not None:
             normalizer.native = self.native
         self.parts = {name: Trainable(part, native=self.native) for name, part in self.net.parts().items()}
-        unknown = [type(part.module).__name__ for part in self.parts.values() if self.native and not part.on_kernels]
+        by_torch = [part for part in self.parts.values() if self.native and not part.on_kernels]
         self.notes = {
-            f"the {name}, parts of which they lack, such as dueling heads and gSDE": False for name in unknown
+            f"the encoder of the {type(part.module).__name__}, which has weights: images, embeddings, sequences"
+            if part.encodes_by_torch
+            else f"the {type(part.module).__name__}, parts of which they lack, such as dueling heads and gSDE": False
+            for part in by_torch
         }
         self.compiler = Compiler()
         self.touched = True  # others may have changed the weights since they were last looked at
         self._sample = Function(partial(_sample, distribution=self.distribution), self, fresh=False)
-        fused = self.net if isinstance(self.net, ActorCritic) and self.net.kernel is not None else None
+        alone = isinstance(self.net, ActorCritic) and self.net.value_encoder is None
+        fused = self.net if isinstance(self.net, ActorCritic) and alone and self.net.kernel is not None else None
         self._acting = None if fused is None else Acting(fused, self._sample, self.tensors)
         self.value_scale = 1.0  # rewards were divided by this in training
 
@@ -206,7 +242,13 @@ class Policy:
 
     @classmethod
     def from_description(
-        cls, data: dict[str, Any], device: torch.device, *, parameters: int | None = None, native: bool = False
+        cls,
+        data: dict[str, Any],
+        device: torch.device,
+        *,
+        parameters: int | None = None,
+        native: bool = False,
+        encoders: Mapping[str, Any] | None = None,
     ) -> Policy:
         """The inverse of `describe`.
 
@@ -215,36 +257,44 @@ class Policy:
             device: Where the network will be.
             parameters: How many weights there are to fill it with; where given, no other network is made.
             native: Kernels run what they know of it.
+            encoders: Classes of own encoders, by path.
 
         Raises:
+            UserError: an own encoder is missing, or not the one it was made with.
             ValueError, TypeError, KeyError: this is no description, or it is of a network of another size.
         """
-        made_of = _made_of(data, parameters)
-        policy = cls(*made_of, device, native=native)
+        made_of, own = _made_of(data, parameters, encoders)
+        policy = cls(*made_of, device, native=native, encoders=own)
         policy.value_scale = data["value_scale"]
         return policy
 
     @staticmethod
-    def forms(data: dict[str, Any], *, parameters: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    def forms(
+        data: dict[str, Any], *, parameters: int, encoders: Mapping[str, Any] | None = None
+    ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """Shape and type of each tensor of the `state_dict` of the policy of a description, which is not made for it.
 
         Args:
             data: As for `from_description`, and the same errors are raised.
             parameters: How many weights there are.
+            encoders: Classes of own encoders, by path.
         """
-        obs_spec, action_spec, architecture, normalizer = _made_of(data, parameters)
+        (obs_spec, action_spec, architecture, normalizer), own = _made_of(data, parameters, encoders)
         with torch.device("meta"):
-            net, _ = build(obs_spec, action_spec, architecture)
+            net, _ = build(obs_spec, action_spec, architecture, architecture.encoding(own))
         found = {f"net.{name}": (tuple(tensor.shape), tensor.dtype) for name, tensor in net.state_dict().items()}
         for name, array in ({} if normalizer is None else normalizer.state_dict()).items():
             found[f"normalizer.{name}"] = (array.shape, torch.float64)
         return found
 
 
+_Made = tuple[ObsSpec, ActionSpec, Architecture, ObsNormalizer | None]
+
+
 def _made_of(
-    data: dict[str, Any], parameters: int | None
-) -> tuple[ObsSpec, ActionSpec, Architecture, ObsNormalizer | None]:
-    """What `Policy` takes, from a description."""
+    data: dict[str, Any], parameters: int | None, encoders: Mapping[str, Any] | None
+) -> tuple[_Made, dict[str, Any]]:
+    """What `Policy` takes, from a description, and the classes of own encoders."""
     scale = data["value_scale"]
     if data.keys() != _DESCRIPTION or type(data["normalize_obs"]) is not bool:
         raise ValueError(f"a policy is described by exactly {sorted(_DESCRIPTION)}")
@@ -253,7 +303,8 @@ def _made_of(
     obs_spec, action_spec = ObsSpec.from_json(data["obs"]), ActionSpec.from_json(data["action"])
     architecture = Architecture.from_json(data["architecture"])
     wanted = architecture.parameters(obs_spec, action_spec)
-    if parameters not in (None, wanted):
+    if parameters not in (None, wanted) and not architecture.encoders:
         raise ValueError(f"the network has {wanted} weights, but there are {parameters}")
+    own = own_encoders(architecture, encoders or {})
     normalizer = ObsNormalizer(obs_spec) if data["normalize_obs"] else None
-    return obs_spec, action_spec, architecture, normalizer
+    return (with_converters(obs_spec, own), action_spec, architecture, normalizer), own

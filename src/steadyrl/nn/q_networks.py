@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from steadyrl.nn.distributions import Params
+from steadyrl.nn.encoders import PLAIN, Encoder, Obs, init_part
+from steadyrl.nn.encoding import Encoding
 from steadyrl.nn.heads import SDEHead
-from steadyrl.nn.init import BlankLinear, init_default, linear_layers
-from steadyrl.nn.networks import ACTIVATIONS, Encoder, Obs, mlp
+from steadyrl.nn.init import BlankLinear
+from steadyrl.nn.networks import ACTIVATIONS, mlp
 from steadyrl.nn.part import Part
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ObsSpec
@@ -32,6 +34,7 @@ class QNetwork(Part):
         outputs: K numbers for each action.
         dueling: Value and advantages have heads of their own (arXiv:1511.06581).
         layer_norm: Hidden layers are normalised before their activation.
+        encoding: How leaves become features.
     """
 
     def __init__(
@@ -44,9 +47,10 @@ class QNetwork(Part):
         outputs: int = 1,
         dueling: bool = False,
         layer_norm: bool = False,
+        encoding: Encoding = PLAIN,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(obs_spec)
+        self.encoder = Encoder(obs_spec, encoding)
         self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn], layer_norm)
         width = hidden[-1] if hidden else self.encoder.features
         self.advantage_head = BlankLinear(width, n_actions * outputs)
@@ -55,7 +59,7 @@ class QNetwork(Part):
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""
-        init_default(linear_layers(self), stream)
+        init_part(self, stream)
 
     def forward(self, obs: Obs) -> Tensor:
         """[B, A, K]."""
@@ -125,9 +129,10 @@ class ContinuousCritics(Part):
         activation_fn: str,
         n_critics: int,
         layer_norm: bool = False,
+        encoding: Encoding = PLAIN,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(obs_spec)
+        self.encoder = Encoder(obs_spec, encoding)
         width_in = self.encoder.features + action_size
         width_out = hidden[-1] if hidden else width_in
         self.critics = nn.ModuleList(
@@ -137,7 +142,7 @@ class ContinuousCritics(Part):
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""
-        init_default(linear_layers(self), stream)
+        init_part(self, stream)
 
     def forward(self, obs: Obs, actions: Tensor) -> Tensor:
         """[n, B] for actions [B, D]."""
@@ -153,7 +158,7 @@ class DiscreteCritics(Part, nn.ModuleList):
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""
-        init_default(linear_layers(self), stream)
+        init_part(self, stream)
 
     def forward(self, obs: Obs) -> Tensor:
         """[n, B, A]."""
@@ -173,15 +178,16 @@ class DeterministicActor(Part):
         hidden: Sequence[int],
         activation_fn: str,
         layer_norm: bool = False,
+        encoding: Encoding = PLAIN,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(obs_spec)
+        self.encoder = Encoder(obs_spec, encoding)
         self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn], layer_norm)
         self.head = BlankLinear(hidden[-1] if hidden else self.encoder.features, action_size)
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""
-        init_default(linear_layers(self), stream)
+        init_part(self, stream)
 
     def forward(self, obs: Obs) -> Params:
         """Actions ([B, D],)."""
@@ -205,16 +211,17 @@ class SDEActor(Part):
         activation_fn: str,
         log_std_init: float,
         layer_norm: bool = False,
+        encoding: Encoding = PLAIN,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(obs_spec)
+        self.encoder = Encoder(obs_spec, encoding)
         self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn], layer_norm)
         self.latent_dim = hidden[-1] if hidden else self.encoder.features
         self.head = SDEHead(self.latent_dim, action_size, log_std_init, learn_features=True)
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""
-        init_default(linear_layers(self), stream)
+        init_part(self, stream)
 
     def forward(self, obs: Obs) -> Params:
         """Means [B, D], features [B, L], log standard deviations [L, D]."""
@@ -232,9 +239,10 @@ class GaussianActor(Part):
         hidden: Sequence[int],
         activation_fn: str,
         layer_norm: bool = False,
+        encoding: Encoding = PLAIN,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(obs_spec)
+        self.encoder = Encoder(obs_spec, encoding)
         self.trunk = mlp(self.encoder.features, hidden, ACTIVATIONS[activation_fn], layer_norm)
         self.latent_dim = hidden[-1] if hidden else self.encoder.features
         self.mean = BlankLinear(self.latent_dim, action_size)
@@ -242,7 +250,7 @@ class GaussianActor(Part):
 
     def initialise(self, stream: Stream) -> None:
         """Fill every weight as torch's `nn.Linear` does, from the stream."""
-        init_default(linear_layers(self), stream)
+        init_part(self, stream)
 
     def forward(self, obs: Obs) -> Params:
         """Means and log standard deviations, ([B, D], [B, D])."""

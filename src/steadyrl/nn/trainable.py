@@ -47,8 +47,13 @@ class Trainable:
 
     @property
     def on_kernels(self) -> bool:
-        """Whether kernels run both passes."""
-        return self._kernel is not None
+        """Whether kernels run both passes, all of them."""
+        return self._kernel is not None and not self._kernel.learns_by_torch
+
+    @property
+    def encodes_by_torch(self) -> bool:
+        """Whether kernels run both passes but for the encoder."""
+        return self._kernel is not None and self._kernel.learns_by_torch
 
     def evaluate(self, *inputs: Any) -> Outputs:
         """The module's outputs, flat, without a way back."""

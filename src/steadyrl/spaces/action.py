@@ -13,7 +13,7 @@ from gymnasium import spaces as gs
 
 from steadyrl.spaces.common import DTYPES, are_counts, are_sizes, counts_of, dtype_of, unsupported
 
-ActionKind = Literal["continuous", "discrete", "multidiscrete", "multibinary"]
+ActionKind = Literal["continuous", "discrete", "multidiscrete", "multibinary", "tree"]
 Float64 = npt.NDArray[np.float64]
 
 
@@ -57,7 +57,8 @@ class ActionSpec:
     high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        good = self.kind in get_args(ActionKind) and self.dtype in DTYPES and are_sizes(self.shape, 1)
+        good = self.kind in get_args(ActionKind) and self.kind != "tree"
+        good = good and self.dtype in DTYPES and are_sizes(self.shape, 1)
         if good and self.kind == "continuous":
             bounds = (*self.low, *self.high)
             good = (
@@ -79,6 +80,11 @@ class ActionSpec:
         return math.prod(self.shape)
 
     @property
+    def is_real(self) -> bool:
+        """Whether the policy's actions are real numbers, which can be bad ones."""
+        return self.stored_dtype is np.float32
+
+    @property
     def stored_dtype(self) -> type[np.generic]:
         """Element type of the policy's actions."""
         return np.float32 if self.kind == "continuous" else np.int64
@@ -91,8 +97,17 @@ class ActionSpec:
     @classmethod
     def of(cls, space: gs.Space[Any]) -> ActionSpec:
         """Raises UserError for a space of another kind, or with low == high in a dimension."""
+        if isinstance(space, gs.Dict | gs.Tuple):
+            from steadyrl.spaces.action_tree import tree_of_actions
+
+            return tree_of_actions(space)
+        return cls.of_leaf("", space)
+
+    @classmethod
+    def of_leaf(cls, path: str, space: gs.Space[Any]) -> ActionSpec:
+        """That of a space without parts, at `path` of a larger one."""
         if isinstance(space, gs.Box):
-            return cls._of_box(space)
+            return cls._of_box(path, space)
         if isinstance(space, gs.Discrete):
             return cls("discrete", (), str(space.dtype), nvec=(int(space.n),), start=(int(space.start),))
         if isinstance(space, gs.MultiDiscrete):
@@ -103,23 +118,23 @@ class ActionSpec:
             return cls("multibinary", shape, str(space.dtype), nvec=(2,) * size, start=(0,) * size)
         raise unsupported(
             "action",
-            "",
+            path,
             space,
-            "Box, Discrete, MultiDiscrete and MultiBinary are: "
+            "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these are: "
             "flatten it into one of them with gymnasium.wrappers.TransformAction.",
         )
 
     @classmethod
-    def _of_box(cls, space: gs.Box) -> ActionSpec:
-        dtype = dtype_of("action", "", space)
+    def _of_box(cls, path: str, space: gs.Box) -> ActionSpec:
+        dtype = dtype_of("action", path, space)
         low = _bounds(space.low, space.bounded_below, -math.inf)
         high = _bounds(space.high, space.bounded_above, math.inf)
         if not low:
-            raise unsupported("action", "", space, "It has no entries: give the action at least one.")
+            raise unsupported("action", path, space, "It has no entries: give the action at least one.")
         for i, (least, most) in enumerate(zip(low, high, strict=True)):
             if not least < most:
                 remedy = f"It has no room in dimension {i} (low {least:g}, high {most:g}): leave such dimensions out."
-                raise unsupported("action", "", space, remedy)
+                raise unsupported("action", path, space, remedy)
         return cls("continuous", space.shape, dtype, low=low, high=high)
 
     def to_env(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -170,6 +185,10 @@ class ActionSpec:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ActionSpec:
         """The inverse of `to_json`; ValueError, TypeError or KeyError for anything else."""
+        if data["kind"] == "tree":
+            from steadyrl.spaces.action_tree import ActionTree
+
+            return ActionTree.of_json(data)
         fields = {name: tuple(data[name]) for name in ("shape", "nvec", "start")}
         low = tuple(-math.inf if x is None else x for x in data["low"])
         high = tuple(math.inf if x is None else x for x in data["high"])

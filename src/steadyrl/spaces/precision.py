@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces as gs
 
+from steadyrl.spaces.tree import leaf_spaces
+
 _STEPS_LEFT = 10  # fewer float32 values than this between two ends: what lies between them is lost
 _NOISE = 1e-10  # a variation smaller than this share of the value is rounding in the environment itself
 
@@ -27,9 +29,8 @@ def precision_notes(space: gs.Space[Any]) -> list[str]:
     Returns:
         One sentence for each part that loses its variation, with the cure.
     """
-    parts = space.spaces.items() if isinstance(space, gs.Dict) else [("", space)]
     notes = []
-    for path, part in parts:
+    for path, part in leaf_spaces(space):
         if isinstance(part, gs.Box) and is_wide(part.dtype):
             finite = part.bounded_below & part.bounded_above
             least, most = part.low[finite], part.high[finite]

@@ -19,7 +19,7 @@ from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
-from steadyrl.spaces import ObsTree
+from steadyrl.spaces import ActionTree, ObsTree
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
 from steadyrl.training.backend import settled
 from steadyrl.training.compiling import Choice, require_compilable
@@ -69,7 +69,8 @@ class Agent:
             )
         setup = prepare_training(self.algo, env, options, preset=preset)
         for notice in setup.notices:
-            say(notice)
+            if notice.code != "spaces":  # a run says them; `info` shows them for an environment
+                say(notice)
         self._begin(setup, None)
 
     @classmethod
@@ -130,6 +131,7 @@ class Agent:
                 restarts=restarts,
                 num_workers=settings.num_workers,
                 env_timeout=settings.env_timeout,
+                obs_spec=self.policy.obs_spec,
             )
             try:
                 with self.computing():
@@ -239,7 +241,7 @@ class Agent:
             UserError: the spaces differ from the policy's.
         """
         about = self.about | {"num_timesteps": self.num_timesteps}
-        trained = to_json(self.config) | {"seed": self.seeds.seed}
+        trained = to_json(self.config) | {"seed": self.seeds.seed, "encoders": self.policy.encoding.own or None}
         setup = prepare_again(self.algo, env, trained, options, self.setup.asked if self.setup else None)
         require_same_spaces(self.policy, setup)
         require_compilable(setup.settings.compile, self.policy)
@@ -265,7 +267,8 @@ class Agent:
             action_masks: Not supported by these policies: must be None.
 
         Returns:
-            One action or a batch of them, in the action space's shape and dtype; and the state.
+            One action or a batch of them, in the action space's shape and dtype, dictionaries and tuples of arrays
+            where it has parts; and the state.
 
         Raises:
             UserError: the observation does not have the shape the policy was made for, or a number in it is not
@@ -280,6 +283,9 @@ class Agent:
         single, tree = self._stored(obs)
         with self.computing():
             actions = self.policy.predict(tree, None if deterministic else self.predict_stream)
+        spec = self.policy.action_spec
+        if isinstance(spec, ActionTree):
+            return spec.unpacked(actions, 0 if single else None), state
         return (actions[0] if single else actions), state
 
     def value(self, obs: Any) -> npt.NDArray[np.float32]:

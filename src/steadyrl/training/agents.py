@@ -19,6 +19,7 @@ from steadyrl.training.evaluator import Evaluator
 from steadyrl.training.learning import eval_source
 from steadyrl.training.policies import require_same_spaces, resolve_device, with_kernels
 from steadyrl.training.setup import EnvLike, prepare_again
+from steadyrl.training.spaces import encoders_of, migrated
 
 
 class _Loads(Agent):
@@ -86,7 +87,8 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
     Args:
         path: The file that `agent.save` made, with or without its suffix.
         env: Where it may learn on, with a fresh optimiser; predicting needs none.
-        **options: Settings such as `device`, `threads` or `env_kwargs`, and hyperparameters that should differ.
+        **options: Settings such as `device`, `threads` or `env_kwargs`, hyperparameters that should differ, and
+            `encoders`, the classes of own encoders by path.
 
     Raises:
         UserError: the file is missing or damaged, or the environment's spaces are not the policy's.
@@ -95,7 +97,8 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
     if file.suffix != SUFFIX and (file.is_dir() or not os.path.exists(file)):
         file = file.with_name(file.name + SUFFIX)
     device = resolve_device(options.get("device") or "auto")
-    bundle = read_bundle(file, device, native=with_kernels(options.get("kernels") or "auto"))
+    native = with_kernels(options.get("kernels") or "auto")
+    bundle = read_bundle(file, device, native=native, encoders=encoders_of(options.get("encoders")))
     algo = bundle.about.get("algo")
     if algo not in AGENTS:
         raise UserError(
@@ -103,16 +106,17 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
             remedy="Install the version that made it.",
             code="unknown-algorithm",
         )
-    config = from_json(algo, bundle.about["config"])
+    trained_with = migrated(bundle.about["config"])
+    config = from_json(algo, trained_with)
     setup = None
-    if env is None and (without_effect := sorted(set(options) - {"device", "kernels"})):
+    if env is None and (without_effect := sorted(set(options) - {"device", "kernels", "encoders"})):
         raise UserError(
             f"{', '.join(without_effect)} given without an environment would have no effect.",
             remedy="Pass env= as well, or leave it out.",
             code="no-env",
         )
     if env is not None:
-        trained = {"seed": bundle.about.get("seed", 0)} | dict(bundle.about["config"])
+        trained = {"seed": bundle.about.get("seed", 0)} | trained_with
         setup = prepare_again(algo, env, trained, options)
         require_same_spaces(bundle.policy, setup)
     return AGENTS[algo].from_bundle(bundle, setup, config)

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from steadyrl.configs import Config, DQNConfig, OnPolicyConfig, SACConfig, TD3Config
 from steadyrl.nn.architecture import Architecture
 
 
-def architecture_of(config: Config) -> Architecture:
-    """What makes the network of this configuration."""
+def architecture_of(config: Config, encoders: Mapping[str, Any] | None = None) -> Architecture:
+    """What makes the network of this configuration, with classes of own encoders by path."""
+    made = _of_algorithm(config)
+    shared = config.share_features_extractor if isinstance(config, OnPolicyConfig) else True
+    return replace(
+        made,
+        cnn=config.cnn,
+        embed_above=config.embed_above,
+        share_features_extractor=shared,
+        encoders=class_names(encoders or {}),
+    )
+
+
+def class_names(encoders: Mapping[str, Any]) -> dict[str, str]:
+    """Classes by path as their names, which a file can hold."""
+    return {path: f"{kind.__module__}.{kind.__qualname__}" for path, kind in encoders.items()}
+
+
+def _of_algorithm(config: Config) -> Architecture:
     if isinstance(config, OnPolicyConfig):
         return Architecture(
             _layers(config.net_arch, ("pi", "vf")),

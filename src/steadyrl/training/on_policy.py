@@ -58,7 +58,7 @@ class OnPolicyLoop:
             else _as_float32
         )
         self._rollout_start = 0
-        self._continuous = policy.action_spec.kind == "continuous"
+        self._continuous = policy.action_spec.is_real
 
     @property
     def guard(self) -> Guard:

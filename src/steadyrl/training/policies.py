@@ -13,7 +13,7 @@ from steadyrl.errors import UserError
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
-from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.spaces import ActionSpec, ActionTree, ObsSpec
 from steadyrl.training.architectures import architecture_of
 from steadyrl.training.setup import Setup
 
@@ -25,9 +25,17 @@ def new_policy(setup: Setup, seeds: Seeds) -> Policy:
     config = setup.resolved.config
     normalizer = ObsNormalizer(setup.obs_spec) if config.normalize_obs else None
     device = resolve_device(setup.settings.device)
-    architecture = architecture_of(config)
+    architecture = architecture_of(config, setup.encoders)
     native = with_kernels(setup.settings.kernels)
-    policy = Policy(setup.obs_spec, setup.action_spec, architecture, normalizer, device, native=native)
+    policy = Policy(
+        setup.obs_spec,
+        setup.action_spec,
+        architecture,
+        normalizer,
+        device,
+        native=native,
+        encoders=setup.encoders,
+    )
     policy.initialise(seeds.stream("algo", "weights"), ortho=isinstance(config, OnPolicyConfig) and config.ortho_init)
     return policy
 
@@ -99,18 +107,30 @@ def require_same_spaces(policy: Policy, setup: Setup) -> None:
 def shown_obs(spec: ObsSpec) -> str:
     """An observation space as Gymnasium writes it; bounds, which the policy does not know, are left out."""
     parts = {leaf.path: _part(leaf.kind, leaf.shape, leaf.dtype, leaf.nvec, leaf.start) for leaf in spec.leaves}
-    return "Dict(" + ", ".join(f"{path!r}: {part}" for path, part in parts.items()) + ")" if spec.is_tree else parts[""]
+    return _shown_node(spec.tree.node, parts)
+
+
+def _shown_node(node: Any, parts: dict[str, str]) -> str:
+    if isinstance(node, str):
+        return parts[node]
+    if isinstance(node, dict):
+        return "Dict(" + ", ".join(f"{key!r}: {_shown_node(part, parts)}" for key, part in node.items()) + ")"
+    return "Tuple(" + ", ".join(_shown_node(part, parts) for part in node) + ")"
 
 
 def shown_action(spec: ActionSpec) -> str:
     """An action space as Gymnasium writes it."""
+    if isinstance(spec, ActionTree):
+        return _shown_node(spec.tree.node, {path: shown_action(part) for path, part in spec.parts})
     if spec.kind == "continuous":
         return f"Box({_bounds(spec.low)}, {_bounds(spec.high)}, {spec.shape}, {spec.dtype})"
     return _part(spec.kind, spec.shape, spec.dtype, spec.nvec, spec.start)
 
 
 def _part(kind: str, shape: tuple[int, ...], dtype: str, nvec: tuple[int, ...], start: tuple[int, ...]) -> str:
-    if kind == "box":
+    if kind in ("text", "codes", "sequence", "own"):
+        return f"{'Text' if kind == 'text' else 'Sequence'}({shape}, {dtype})"
+    if kind in ("box", "image"):
         return f"Box({shape}, {dtype})"
     if kind == "multibinary":
         return f"MultiBinary({shape[0] if len(shape) == 1 else shape}{_unusual(dtype, 'int8')})"

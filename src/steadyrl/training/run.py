@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +79,12 @@ class Run:
             self._agent = self.load_agent()
         return self._agent
 
-    def load_agent(self, checkpoint: str = "final", *, env: EnvLike | None = None) -> Agent:
+    def load_agent(
+        self, checkpoint: str = "final", *, env: EnvLike | None = None, encoders: Mapping[str, Any] | None = None
+    ) -> Agent:
         """The agent of a checkpoint: `final`, `best` or a step; on the run's environment unless another is given.
+
+        `encoders` are the classes of own encoders by path.
 
         Raises:
             UserError: there is no such checkpoint, or the environment cannot be made.
@@ -90,7 +94,7 @@ class Run:
         )
         settings = self._settings()
         options = {name: settings[name] for name in SETTINGS if name != "env"}
-        return load(path, env=settings["env"] if env is None else env, **options)
+        return load(path, env=settings["env"] if env is None else env, encoders=encoders, **options)
 
     def _settings(self) -> dict[str, Any]:
         config, place = self.config, self._folder.shown / "config.json"
@@ -176,6 +180,7 @@ def resume(
     total_timesteps: int | None = None,
     *,
     callback: Listener | Sequence[Listener] | None = None,
+    encoders: Mapping[str, Any] | None = None,
     say: Callable[[Notice], None] = say,
 ) -> Run:
     """Go on with a run that was stopped, as `steadyrl resume` does, to the same bits as if it had not been.
@@ -184,13 +189,14 @@ def resume(
         run: Its folder.
         total_timesteps: Another total than was declared; schedules then run over this one.
         callback: Called with each event; returning False ends the run.
+        encoders: Classes of own encoders by path, where it was trained with some.
         say: Tells the user something once.
 
     Raises:
         UserError: it has no whole checkpoint, is finished, or its environment cannot be made again.
         RunFailedError: as `train`.
     """
-    return go_on(Path(run), total_timesteps, listeners_of(callback), say)
+    return go_on(Path(run), total_timesteps, listeners_of(callback), say, encoders=encoders)
 
 
 def go_on(
@@ -199,12 +205,13 @@ def go_on(
     listeners: Sequence[Listener],
     say: Callable[[Notice], None],
     stop_at: StopAt | None = None,
+    encoders: Mapping[str, Any] | None = None,
 ) -> Run:
     """As `resume`; at `stop_at` the run ends as if it had been stopped."""
     with signals_raise():
         folder = RunFolder.open(run)
         with writing(folder.path, folder.shown):
-            return _resumed(folder, total_timesteps, listeners, say, stop_at)
+            return _resumed(folder, total_timesteps, listeners, say, stop_at, encoders)
 
 
 def _resumed(
@@ -213,9 +220,10 @@ def _resumed(
     listeners: Sequence[Listener],
     say: Callable[[Notice], None],
     stop_at: StopAt | None,
+    encoders: Mapping[str, Any] | None,
 ) -> Run:
     here = working_folder()
-    setup = setup_of(folder, total_timesteps)
+    setup = setup_of(folder, total_timesteps, encoders)
     checkpoint = newest(folder, say)
     total, declared = setup.resolved.total_timesteps, folder.config["total_timesteps"]
     manifest = folder.manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -37,8 +37,10 @@ from steadyrl.envs.vector import insist_on_restartable
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.training.architectures import class_names
 from steadyrl.training.events import Notice
 from steadyrl.training.sizes import check_description, check_sizes
+from steadyrl.training.spaces import encoders_of, reading_of, space_notices
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]] | VectorEnv
@@ -63,6 +65,7 @@ class Setup:
         notices: What the user should know before it starts.
         instance: The environment that the user made, where it was no recipe for some.
         choice: How `vec='auto'` was decided, once it was.
+        encoders: Classes of own encoders, by path.
     """
 
     resolved: Resolved
@@ -73,6 +76,7 @@ class Setup:
     notices: tuple[Notice, ...]
     instance: gym.Env[Any, Any] | VectorEnv | None = None
     choice: Choice | None = None
+    encoders: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def made_of(self) -> str:
@@ -115,6 +119,7 @@ class Setup:
             "backend": {"asked": self.settings.vec} if self.choice is None else self.choice.to_json(),
             "observation": self.obs_spec.to_json(),
             "action": self.action_spec.to_json(),
+            **({"encoders": class_names(self.encoders)} if self.encoders else {}),
         }
 
 
@@ -132,6 +137,7 @@ def prepare_training(
         algo: Name of the algorithm.
         env: As `steadyrl.PPO` takes it.
         options: Fields of `RunSettings` (without `env`) and hyperparameters, mixed; None leaves the default.
+            `encoders` are classes of own encoders, by path.
         preset: `auto`, `none` or a preset's name.
         total_timesteps: Environment steps; else the preset's.
 
@@ -139,6 +145,8 @@ def prepare_training(
         UserError: an unknown name, a value of the wrong type or size, an environment or space that cannot be used.
     """
     algo = check_algo(algo)
+    encoders = encoders_of(options.get("encoders"))
+    options = {name: value for name, value in options.items() if name != "encoders"}
     own = {name: value for name, value in options.items() if name in SETTINGS}
     overrides = {name: value for name, value in options.items() if name not in SETTINGS}
     _require_known(algo, overrides)
@@ -159,12 +167,13 @@ def prepare_training(
     if preset == "auto" and isinstance(env, gym.Env | gym.vector.VectorEnv):
         preset = "none"
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
-    obs_spec, action_spec = ObsSpec.of(spaces[0]), ActionSpec.of(spaces[1])
+    obs_spec = ObsSpec.of(spaces[0], reading_of(resolved.config, encoders))
+    action_spec = ActionSpec.of(spaces[1])
     check_suitable(resolved.algo, resolved.config, action_spec)
-    check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec)
-    check_description(settings, resolved.config, obs_spec, action_spec)
     if isinstance(resolved.config, OffPolicyConfig):
         _check_replay(resolved.config, source, obs_spec, action_spec)
+    check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec, encoders=encoders)
+    check_description(settings, resolved.config, obs_spec, action_spec)
     if settings.on_env_error == "restart":
         insist_on_restartable(source, settings.vec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
@@ -174,8 +183,8 @@ def prepare_training(
             code="no-env",
         )
     instance = env if isinstance(env, gym.Env | gym.vector.VectorEnv) else None
-    notices = tuple(_notices(resolved, settings, obs_spec))
-    return Setup(resolved, settings, source, obs_spec, action_spec, notices, instance)
+    notices = (*_notices(resolved, settings), *space_notices(resolved.config, obs_spec, action_spec, encoders))
+    return Setup(resolved, settings, source, obs_spec, action_spec, notices, instance, encoders=encoders)
 
 
 def prepare_again(
@@ -238,7 +247,7 @@ def _check_replay(
         require_memory(size, config.buffer_size, num_envs=config.num_envs, limit=limit)
 
 
-def _notices(resolved: Resolved, settings: RunSettings, obs: ObsSpec) -> list[Notice]:
+def _notices(resolved: Resolved, settings: RunSettings) -> list[Notice]:
     notices = [Notice("config", note) for note in resolved.notes]
     if settings.deterministic:
         notices.append(Notice("deterministic", _DETERMINISTIC))
@@ -247,11 +256,6 @@ def _notices(resolved: Resolved, settings: RunSettings, obs: ObsSpec) -> list[No
         notices.append(Notice("preset", text))
     if isinstance(resolved.config, OnPolicyConfig):
         notices += _rollout_notices(resolved, resolved.config)
-    for leaf in obs.leaves:
-        if leaf.scale != 1.0:
-            where = f" at '{leaf.path}'" if leaf.path else ""
-            text = f"The image{where} of shape {leaf.shape} is scaled by 1/255 and flattened for the MLP."
-            notices.append(Notice("image", text, "warning"))
     return notices
 
 

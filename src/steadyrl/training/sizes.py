@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from steadyrl.config import encode, to_json
 from steadyrl.configs import Config, OnPolicyConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
-from steadyrl.nn.architecture import MAX_BUNDLE, MAX_JSON, MAX_LAYERS
+from steadyrl.nn.architecture import MAX_BUNDLE, MAX_JSON, MAX_LAYERS, Architecture
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.training.architectures import architecture_of
 
@@ -24,9 +25,11 @@ _ROW_BYTES = 5 * 4 + 3  # log-probability, value, final value, reward and advant
 _PROCESS_BYTES = 40 * 2**20  # Python, NumPy and Gymnasium in a process of its own
 
 
-def check_sizes(config: Config, obs: ObsSpec, action: ActionSpec, *, vec: str) -> None:
+def check_sizes(
+    config: Config, obs: ObsSpec, action: ActionSpec, *, vec: str, encoders: Mapping[str, Any] | None = None
+) -> None:
     """Raises UserError for networks, rollouts or numbers of environments that this machine cannot hold."""
-    architecture = architecture_of(config)
+    architecture = architecture_of(config, encoders)
     if architecture.layers > MAX_LAYERS:
         raise _too_large(
             f"net_arch has {architecture.layers} hidden layers, but at most {MAX_LAYERS} can be saved", "Use fewer."
@@ -34,17 +37,20 @@ def check_sizes(config: Config, obs: ObsSpec, action: ActionSpec, *, vec: str) -
     if config.num_envs > MAX_ENVS:
         raise _too_large(f"num_envs is {config.num_envs}, but at most {MAX_ENVS} are possible", "Use fewer.")
     weights = architecture.parameters(obs, action)
-    shape = f"net_arch {_shown(config.net_arch)} on {_features(obs)} inputs and {_choices(action)} outputs"
+    images = any(leaf.kind == "image" for leaf in obs.leaves)
+    smaller = ", smaller images (gymnasium.wrappers.ResizeObservation)" if images else ""
+    cure = f"Use smaller hidden layers{smaller}, or a space with fewer values."
+    shape = f"net_arch {_shown(config.net_arch)} on {_features(obs, architecture)} and {_choices(action)} outputs"
     if weights * 4 > MAX_BUNDLE - 2 * MAX_JSON:
         raise _too_large(
             f"The networks ({shape}) would have {weights:,} weights, {_gib(weights * 4)}; "
             f"a saved policy holds at most {_gib(MAX_BUNDLE)} and {_gib(_free())} of memory are free",
-            "Use smaller hidden layers, or a space with fewer values.",
+            cure,
         )
     _require(
         weights * _WEIGHT_BYTES,
         f"The networks ({shape}) with gradients and the optimiser",
-        "Use smaller hidden layers, or a space with fewer values.",
+        cure,
     )
     if isinstance(config, OnPolicyConfig):
         rows = config.n_steps * config.num_envs
@@ -114,8 +120,11 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB"
 
 
-def _features(obs: ObsSpec) -> str:
-    return f"{sum(leaf.features for leaf in obs.leaves):,}"
+def _features(obs: ObsSpec, architecture: Architecture) -> str:
+    encoding = architecture.encoding()
+    weights = sum(map(encoding.weights, obs.leaves))
+    made = f", made by {weights:,} weights," if weights else ""
+    return f"{sum(map(encoding.width, obs.leaves)):,} inputs{made}"
 
 
 def _choices(action: ActionSpec) -> str:

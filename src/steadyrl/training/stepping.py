@@ -147,6 +147,9 @@ class Stepper:
             state["restarts"],
         )
         expected = self._policy.obs_spec.zeros(self.venv.num_envs)
+        # Pixels were kept as float32 before they were kept as uint8.
+        old = {n for n, x in expected.items() if x.dtype == np.uint8 and n in obs and obs[n].dtype == np.float32}
+        obs = {path: leaf.astype(np.uint8) if path in old else leaf for path, leaf in obs.items()}
         if {path: (leaf.shape, leaf.dtype) for path, leaf in obs.items()} != {
             path: (leaf.shape, leaf.dtype) for path, leaf in expected.items()
         }:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from steadyrl.errors import UserError
 from steadyrl.training.record_form import require
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import Setup, prepare_training
+from steadyrl.training.spaces import encoders_of, migrated
 
 _MADE_OF = {
     "function": "a function or class of the script that started it",
@@ -19,18 +21,19 @@ _MADE_OF = {
 }
 
 
-def setup_of(folder: RunFolder, total_timesteps: int | None = None) -> Setup:
+def setup_of(folder: RunFolder, total_timesteps: int | None = None, encoders: Mapping[str, Any] | None = None) -> Setup:
     """The setup of a run as its `config.json` and `manifest.json` tell it.
 
     Raises:
-        UserError: it cannot be made again, as with an environment that was an object or a function of a script.
+        UserError: it cannot be made again, as with an environment that was an object or a function of a script, or
+            without the classes of own encoders.
     """
     config, manifest = folder.config, folder.manifest
     place = folder.shown / "config.json"
     require(place, config, ("algo", "total_timesteps", "hyperparameters", "settings"))
     require(place, config["settings"], ("env",), "settings.")
     require(folder.shown / "manifest.json", manifest, ("status", "working_directory"))
-    settings, hyperparameters = dict(config["settings"]), config["hyperparameters"]
+    settings, hyperparameters = dict(config["settings"]), migrated(config["hyperparameters"])
     env, algo, declared = settings.pop("env"), config["algo"], config["total_timesteps"]
     made_of = _MADE_OF.get(config.get("environment", ""))
     if made_of:
@@ -45,9 +48,28 @@ def setup_of(folder: RunFolder, total_timesteps: int | None = None) -> Setup:
     if settings.get("kernels") == "auto" and "native_kernels" in manifest and manifest["native_kernels"] is None:
         settings["kernels"] = "torch"  # there were none then: with them the numbers would be others
     total = declared if total_timesteps is None else total_timesteps
-    setup = prepare_training(algo, env, settings | hyperparameters, preset="none", total_timesteps=total)
+    own = own_encoders(config.get("encoders", {}), encoders)
+    options = settings | hyperparameters | {"encoders": own}
+    setup = prepare_training(algo, env, options, preset="none", total_timesteps=total)
     taken = setup.settings.vec, setup.settings.num_workers
     return replace(setup, choice=Choice.of_json(config.get("backend", {}), *taken))
+
+
+def own_encoders(names: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The classes of own encoders that a run was trained with, by path; `names` are those in its `config.json`.
+
+    Raises:
+        UserError: one is missing.
+    """
+    found = encoders_of(given)
+    for path, name in dict(names).items():
+        if path not in found:
+            raise UserError(
+                f"The run was trained with an encoder of its own for {path!r}, the class {name}, which no file holds.",
+                remedy=f"From Python: steadyrl.resume(run, encoders={{{path!r}: {str(name).rpartition('.')[2]}}}).",
+                code="no-encoder",
+            )
+    return found
 
 
 def stretched(config: Config, step: int, before: int, now: int) -> list[str]:

@@ -152,7 +152,7 @@ class Block(SerialVectorEnv):
         if self.leaves is None:
             self._rows = rows
         else:
-            put(self.leaves, rows, self._first)
+            put(self.leaves, rows, self._first, self._tree)
 
     def _batch(self, rows: list[Any]) -> Any:
         self.show(rows)

@@ -27,7 +27,7 @@ class Array(NamedTuple):
     """One array of the shared memory."""
 
     shape: tuple[int, ...]
-    dtype: str
+    dtype: Any  # as `numpy.dtype` takes it
 
 
 class Start(NamedTuple):
@@ -134,7 +134,7 @@ def arrays_in(file: int, offset: int, arrays: list[Array]) -> list[npt.NDArray[A
 
 
 def _bytes(array: Array) -> int:
-    size = int(np.prod(array.shape, dtype=np.int64)) * np.dtype(array.dtype).itemsize
+    size = int(np.prod(array.shape, dtype=np.int64)) * int(np.dtype(array.dtype).itemsize)
     return max(1, -(-size // _LINE)) * _LINE
 
 

@@ -8,16 +8,14 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 
 from steadyrl.envs.types import BoolArray, FloatArray
 from steadyrl.envs.workers.board import Array, arrays_in, arrays_size
 from steadyrl.envs.workers.log import ActionLog
 from steadyrl.errors import UserError
+from steadyrl.spaces.tree import FIXED, Tree, leaf_spaces
 
 Leaves = dict[str, npt.NDArray[Any]]
-
-_FIXED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 class Layout(NamedTuple):
@@ -28,7 +26,8 @@ class Layout(NamedTuple):
         actions: [N, ...]
         rewards: [N]
         flags: [N], once for `terminated` and once for `truncated`.
-        leaves: [N, ...] of the observations, under `""` or under each key of a Dict; None where they are sent.
+        leaves: [N, ...] of the observations by path; None where they are sent.
+        tree: How the observations hold them.
     """
 
     offset: int
@@ -36,6 +35,7 @@ class Layout(NamedTuple):
     rewards: Array
     flags: Array
     leaves: dict[str, Array] | None
+    tree: Tree
 
     @classmethod
     def of(cls, observation: gym.Space[Any], action: gym.Space[Any], num_envs: int, offset: int) -> Layout:
@@ -44,13 +44,9 @@ class Layout(NamedTuple):
         Raises:
             UserError: actions have no fixed size.
         """
-        actions = leaves_of(action, num_envs)
-        if actions is None or "" not in actions:
-            raise UserError(
-                f"Actions of {action} cannot be sent to another process.", remedy="Use vec='sync'.", code="env-spaces"
-            )
         leaves = leaves_of(observation, num_envs)
-        return cls(offset, actions[""], Array((num_envs,), "<f8"), Array((num_envs,), "|b1"), leaves)
+        actions = actions_of(action, num_envs)
+        return cls(offset, actions, Array((num_envs,), "<f8"), Array((num_envs,), "|b1"), leaves, Tree.of(observation))
 
     @property
     def arrays(self) -> list[Array]:
@@ -135,25 +131,44 @@ class Stepping:
         leaves = self._arrays.leaves
         if leaves is None:
             return None
-        return leaves[""].copy() if "" in leaves else {key: leaf.copy() for key, leaf in leaves.items()}
+        return leaves[""].copy() if "" in leaves else self.layout.tree.built({p: a.copy() for p, a in leaves.items()})
 
 
 def leaves_of(space: gym.Space[Any], num_envs: int) -> dict[str, Array] | None:
-    """The arrays [N, ...] for N values of the space: under `""`, or under each key of a Dict.
+    """The arrays [N, ...] for N values of the space, by path.
 
     None where its values have no fixed size: they are sent instead.
     """
-    parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
     leaves = {}
-    for key, part in parts.items():
-        if not isinstance(part, _FIXED):
+    for path, part in leaf_spaces(space):
+        if not isinstance(part, FIXED):
             return None
-        leaves[key] = Array((num_envs, *(part.shape or ())), np.dtype(part.dtype).str)
+        leaves[path] = Array((num_envs, *(part.shape or ())), np.dtype(part.dtype).str)
     return leaves
 
 
-def put(leaves: Leaves, rows: list[Any], first: int) -> None:
+def actions_of(space: gym.Space[Any], num_envs: int) -> Array:
+    """The array [N, ...] for N actions; those of a Dict or Tuple are structured, with a field for each leaf.
+
+    Raises:
+        UserError: they have no fixed size.
+    """
+    leaves = leaves_of(space, num_envs)
+    if leaves is None:
+        raise UserError(
+            f"Actions of {space} cannot be sent to another process.", remedy="Use vec='sync'.", code="env-spaces"
+        )
+    if "" in leaves:
+        return leaves[""]
+    return Array((num_envs,), [(path, leaf.dtype, leaf.shape[1:]) for path, leaf in leaves.items()])
+
+
+def put(leaves: Leaves, rows: list[Any], first: int, tree: Tree) -> None:
     """Write these observations into the rows from `first` on."""
     end = first + len(rows)
-    for key, leaf in leaves.items():
-        leaf[first:end] = [row[key] for row in rows] if key else rows
+    if "" in leaves:
+        leaves[""][first:end] = rows
+        return
+    flat = [tree.flat(row) for row in rows]
+    for path, leaf in leaves.items():
+        leaf[first:end] = [row[path] for row in flat]

@@ -28,6 +28,7 @@ from steadyrl.envs.workers.report import Report
 from steadyrl.envs.workers.shared import Layout, Stepping
 from steadyrl.envs.workers.worker import Setup
 from steadyrl.errors import RunFailedError, SteadyRLError, words
+from steadyrl.spaces.tree import Tree
 
 CLOSE_S = 5.0  # the environments may take this long to close before their processes are ended
 _LONGEST_S = 1e6  # what waits in the system take no more than counts as this
@@ -165,6 +166,7 @@ class WorkerVectorEnv(AdvancingVectorEnv):
         if any(found[:2] != spaces[0][:2] for found in spaces.values()):
             raise unequal(self._recipe.id)
         self.single_observation_space, self.single_action_space, self.max_episode_steps = spaces[0]
+        self._tree = Tree.of(self.single_observation_space)
         offset = Board.size(self.num_envs, len(self._blocks))
         layout = Layout.of(self.single_observation_space, self.single_action_space, self.num_envs, offset)
         self._arrays = Stepping(file, layout)
@@ -271,7 +273,7 @@ class WorkerVectorEnv(AdvancingVectorEnv):
         obs = self._arrays and self._arrays.obs()
         if obs is not None:
             return obs, infos
-        return tuple(row for number in sorted(told) for row in told[number][1]), infos
+        return self._tree.batch([row for number in sorted(told) for row in told[number][1]]), infos
 
     def _shut(self, limit: float) -> list[SteadyRLError]:
         """Close what answers within `limit` seconds, end the rest; returns what went wrong on the way."""

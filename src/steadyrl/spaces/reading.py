@@ -1,0 +1,138 @@
+"""From a Gymnasium space to leaves: the one place that says what the library makes of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gymnasium import spaces as gs
+
+from steadyrl.errors import UserError
+from steadyrl.spaces.common import DTYPES, counts_of, dtype_of, unsupported
+from steadyrl.spaces.images import ImageLayout, is_image, layout_of
+from steadyrl.spaces.leaf import Leaf
+from steadyrl.spaces.observation import ObsSpec
+from steadyrl.spaces.tree import Tree, insist_on_nodes, leaf_spaces
+from steadyrl.spaces.values import PRINTABLE, Converter
+
+DEFAULT_LENGTH = 128
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How spaces are read.
+
+    Attributes:
+        image_layout: Whether the channels of images come last (`hwc`) or first (`chw`).
+        sequence_length: Entries that are kept of a sequence, and of a text whose space does not say its length.
+        own: Classes of own encoders, by path; where a leaf has no array, `shape` and `to_array` of the class make one.
+    """
+
+    image_layout: ImageLayout = "any"
+    sequence_length: int = DEFAULT_LENGTH
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read(space: gs.Space[Any], reading: Reading) -> ObsSpec:
+    """The leaves of a space.
+
+    Raises:
+        UserError: a part of it is of a kind that is not supported, or an encoder is for a path that is not there.
+    """
+    insist_on_nodes("observation", space)
+    spaces = leaf_spaces(space)
+    paths = [path for path, _ in spaces]
+    for path in reading.own:
+        if path not in paths:
+            raise UserError(
+                f"encoders has {path!r}, but the observation space has no such leaf.",
+                remedy=f"Its leaves are {', '.join(map(repr, paths))}.",
+                code="bad-value",
+            )
+    leaves = tuple(_leaf(path, part, reading) for path, part in spaces)
+    converters = {leaf.path: reading.own[leaf.path].to_array for leaf in leaves if leaf.kind == "own"}
+    return ObsSpec(leaves, Tree.of(space), converters)
+
+
+def with_converters(spec: ObsSpec, own: Mapping[str, Any]) -> ObsSpec:
+    """The same leaves, with what makes arrays of their values taken from the classes of own encoders.
+
+    Raises:
+        UserError: a class does not make what the leaf holds.
+    """
+    converters: dict[str, Converter] = {}
+    for leaf in spec.leaves:
+        if leaf.kind == "own" and leaf.path in own:
+            if _own_shape(leaf.path, own[leaf.path]) != leaf.shape:
+                raise UserError(
+                    f"The encoder{leaf.where} makes arrays of shape {own[leaf.path].shape}, not {leaf.shape}.",
+                    remedy="Pass the class that the policy was made with.",
+                    code="bad-encoder",
+                )
+            converters[leaf.path] = own[leaf.path].to_array
+    return ObsSpec(spec.leaves, spec.tree, converters)
+
+
+def _leaf(path: str, space: gs.Space[Any], reading: Reading) -> Leaf:
+    if isinstance(space, gs.Box):
+        if is_image(space):
+            layout = layout_of(space.shape, reading.image_layout, path)
+            return Leaf(path, "image", space.shape, "uint8", scale=1 / 255, layout=layout)
+        return Leaf(path, "box", space.shape, dtype_of("observation", path, space))
+    if isinstance(space, gs.Discrete):
+        return Leaf(path, "discrete", (), str(space.dtype), nvec=(int(space.n),), start=(int(space.start),))
+    if isinstance(space, gs.MultiDiscrete):
+        return Leaf(path, "multidiscrete", space.shape, str(space.dtype), *counts_of(space))
+    if isinstance(space, gs.MultiBinary):
+        return Leaf(path, "multibinary", tuple(int(n) for n in space.shape), str(space.dtype))
+    if isinstance(space, gs.Text):
+        characters = "".join(sorted(set(space.character_list)))
+        return Leaf(path, "text", (int(space.max_length),), "int64", (len(characters),), (0,), characters=characters)
+    if space.dtype is not None and space.dtype.kind == "U":  # a space of one's own, such as MiniGrid's of missions
+        codes = len(PRINTABLE) + 1
+        return Leaf(path, "text", (reading.sequence_length,), "int64", (codes,), (0,), characters=PRINTABLE)
+    if path in reading.own:
+        return _own_leaf(path, reading.own[path])
+    if isinstance(space, gs.Sequence):
+        return _sequence(path, space, reading.sequence_length)
+    raise unsupported("observation", path, space, _own_remedy(path))
+
+
+def _sequence(path: str, space: gs.Sequence, length: int) -> Leaf:
+    feature = space.feature_space
+    if isinstance(feature, gs.Discrete):
+        return Leaf(path, "codes", (length,), str(feature.dtype), (int(feature.n),), (int(feature.start),))
+    if isinstance(feature, gs.Box | gs.MultiBinary) and str(feature.dtype) in DTYPES and 0 not in feature.shape:
+        shape = tuple(int(n) for n in feature.shape)
+        scale = 1 / 255 if isinstance(feature, gs.Box) and is_image(feature) else 1.0
+        return Leaf(path, "sequence", (length, *shape), str(feature.dtype), scale=scale)
+    raise unsupported(
+        "observation", path, space, f"Sequences of Box, Discrete and MultiBinary are. {_own_remedy(path)}"
+    )
+
+
+def _own_leaf(path: str, encoder: Any) -> Leaf:
+    shape = _own_shape(path, encoder)
+    if shape is None or not callable(getattr(encoder, "to_array", None)):
+        raise UserError(
+            f"The encoder at '{path}' does not say how its leaf is stored.",
+            remedy="Give its class an attribute `shape`, such as (10, 4), and a static method `to_array(value)`, which "
+            "makes a float array of this shape.",
+            code="bad-encoder",
+        )
+    return Leaf(path, "own", shape, "float32")
+
+
+def _own_shape(path: str, encoder: Any) -> tuple[int, ...] | None:
+    shape = getattr(encoder, "shape", None)
+    good = isinstance(shape, tuple) and all(type(n) is int and n >= 1 for n in shape)
+    return shape if good else None
+
+
+def _own_remedy(path: str) -> str:
+    return (
+        "Turn it into a Box, Discrete, MultiDiscrete, MultiBinary, Text, Sequence, Dict or Tuple with "
+        f"gymnasium.wrappers.TransformObservation, or give it an encoder of your own: encoders={{{path!r}: MyEncoder}} "
+        "(docs/spaces.md)."
+    )
