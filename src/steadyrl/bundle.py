@@ -33,7 +33,13 @@ SUFFIX = ".srl"
 _HEADER, _WEIGHTS = "bundle.json", "weights.safetensors"
 _KEYS = {"format", "version", "steadyrl", "policy", "about", "weights_size", "weights_sha256"}
 _ABOUT: dict[str, type] = {"algo": str, "config": dict}
-_ABOUT_OPTIONAL: dict[str, type] = {"env": str, "env_kwargs": dict, "seed": int, "num_timesteps": int}
+_ABOUT_OPTIONAL: dict[str, type] = {
+    "env": str,
+    "env_kwargs": dict,
+    "wrappers": dict,
+    "seed": int,
+    "num_timesteps": int,
+}
 
 
 @dataclass(frozen=True)

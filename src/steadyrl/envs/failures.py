@@ -51,6 +51,7 @@ _ENV_TYPES: dict[str, tuple[type, ...]] = {
     "address": (str, type(None)),
     "kwargs": (dict,),
     "max_episode_steps": (int, type(None)),
+    "wrappers": (dict, type(None)),
 }
 
 
@@ -63,17 +64,20 @@ class Origin:
         address: What finds it from anywhere: an id, or an absolute path with a class; None for what has no such name.
         kwargs: Its arguments.
         max_episode_steps: Where its episodes were truncated, instead of at its own limit.
+        wrappers: What went around it, as `WrapperSettings.said` tells it; None for nothing.
     """
 
     id: str
     address: str | None
     kwargs: Mapping[str, Any]
     max_episode_steps: int | None
+    wrappers: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, factory: EnvFactory) -> Origin:
         """That of the environments that a factory makes."""
-        return cls(factory.id, factory.address, factory.env_kwargs, factory.max_episode_steps)
+        wrappers = None if factory.wrappers is None else factory.wrappers.said
+        return cls(factory.id, factory.address, factory.env_kwargs, factory.max_episode_steps, wrappers)
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,7 @@ def write(folder: Path, failure: Failure, origin: Origin) -> Path:
             "address": origin.address,
             "kwargs": encoded(dict(origin.kwargs)),
             "max_episode_steps": origin.max_episode_steps,
+            "wrappers": None if origin.wrappers is None else dict(origin.wrappers),
         },
         **{field.name: getattr(failure, field.name) for field in dataclasses.fields(failure)},
     }
@@ -163,6 +168,7 @@ def read(path: Path) -> Record:
     if document.get("version") != VERSION:
         raise _bad(path, f"its 'version' is {str(document.get('version'))[:20]}, and this library reads {VERSION}")
     _insist_on_fields(path, document, _TYPES, "")
+    document["env"].setdefault("wrappers", None)  # which files of earlier versions do not have
     _insist_on_fields(path, document["env"], _ENV_TYPES, "env.")
     values = {name: document[name] for name in (field.name for field in dataclasses.fields(Failure))}
     if values["phase"] not in _PHASES:

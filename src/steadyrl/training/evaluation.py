@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from steadyrl.envs.score import next_life
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import VecEnv
 from steadyrl.envs.wrappers import Canonical
@@ -95,11 +96,14 @@ def run_episodes(
         batch = {path: np.concatenate([obs[j][path] for j in playing]) for path in policy.obs_spec.by_path}
         actions = policy.predict(batch, stream)
         for action, (j, episode) in zip(actions, list(playing.items()), strict=True):
-            new_obs, reward, terminated, truncated, _ = envs[j].step(action)
+            new_obs, reward, terminated, truncated, info = envs[j].step(action)
             lengths[episode] += 1
             returns[episode] += _sane(float(reward), envs[j], seeds[episode], int(lengths[episode]))
+            new_obs, over, score = next_life(envs[j], new_obs, terminated or truncated, info)
             stored = _stored(policy, new_obs, envs[j], seeds[episode], int(lengths[episode]))
-            if terminated or truncated:
+            if over:
+                if score is not None:
+                    returns[episode] = _sane(score, envs[j], seeds[episode], int(lengths[episode]))
                 episode += len(envs)
                 if episode >= len(seeds):
                     del playing[j]

@@ -38,6 +38,7 @@ from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.sources import write_sources
 from steadyrl.training.video import record_episode, require_av
+from steadyrl.training.wrapped import around_singles
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -310,6 +311,7 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
             env,
             env_kwargs=dict(settings.env_kwargs) if settings and isinstance(env, str) else {},
             max_episode_steps=settings.max_episode_steps if settings and isinstance(env, str) else None,
+            wrappers=around_singles(settings) if settings else None,
         )
     factory = agent.env_factory
     return factory.remake() if factory is not None and factory.can_remake else None

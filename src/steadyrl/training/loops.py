@@ -122,9 +122,18 @@ def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int
         )
     if isinstance(config, DQNConfig) and config.prioritized:
         alpha = config.prioritized_alpha
-        return PrioritisedReplay(*sizes, gamma=config.gamma, n_step=config.n_step, alpha=alpha, directory=directory)
+        return PrioritisedReplay(
+            *sizes, gamma=config.gamma, n_step=config.n_step, alpha=alpha, frames=setup.frames, directory=directory
+        )
     inside = isinstance(config, SACConfig)  # entropy is paid along the whole window
-    return Replay(*sizes, gamma=config.gamma, n_step=config.n_step, inside=inside, directory=directory)
+    return Replay(
+        *sizes,
+        gamma=config.gamma,
+        n_step=config.n_step,
+        inside=inside,
+        frames=setup.frames,
+        directory=directory,
+    )
 
 
 def _unused(parent: Path) -> Path:

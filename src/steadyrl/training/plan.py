@@ -49,6 +49,8 @@ def make_folder(setup: Setup, *, run_dir: Path | None, here: Path | None = None)
     here = working_folder() if here is None else here
     config = setup.to_json()
     config["settings"]["env"] = _from_anywhere(settings.env, here)
+    for entry in config["settings"]["wrappers"]:
+        entry["name"] = _from_anywhere(entry["name"], here)
     return RunFolder.create(
         algo=setup.resolved.algo,
         env=settings.env,

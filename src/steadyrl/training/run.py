@@ -28,6 +28,7 @@ from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
 from steadyrl.training.taking_up import changed_hyperparameters, setup_of, stretched
+from steadyrl.training.wrapped import wrappers_in
 
 
 class Run:
@@ -89,6 +90,7 @@ class Run:
             env=settings["env"] if env is None else env,
             env_kwargs=settings["env_kwargs"],
             max_episode_steps=settings["max_episode_steps"],
+            **wrappers_in(settings),
             seed=settings["seed"],
             eval_seed=settings["eval_seed"],
             threads=settings["threads"],
