@@ -255,4 +255,4 @@ def test_frames_that_do_not_fit_a_leaf() -> None:
     assert not fits(Frames(3, 0, 1), leaf)
     assert not fits(Frames(1, 0, 4), leaf)
     assert not fits(Frames(4, 0, 1), Leaf("", "box", (4, 84, 84), "float32"))
-    assert frame_layout(10, 2, leaf, Frames(4, 0, 1))["ends"].shape == (6, 1, 84, 84)
+    assert frame_layout(10, 2, leaf, Frames(4, 0, 1))["ends"].shape == (6, 1, 84, 84)  # 20 / 10 + 2 * 2

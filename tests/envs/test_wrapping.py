@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -10,12 +12,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from steadyrl.config import wrappers_from
 from steadyrl.configs.wrapping import WrapperSettings
-from steadyrl.envs.failures import Origin
+from steadyrl.envs.failures import Origin, read, write
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.registry import find_spec
 from steadyrl.envs.vector import make_vec
-from steadyrl.envs.wrappers import Canonical
+from steadyrl.envs.wrappers import Canonical, failure_of
 from steadyrl.envs.wrapping import stacking_of
 from steadyrl.errors import UserError
 from support.games import Game, needs_ale
@@ -164,3 +167,38 @@ def test_a_factory_travels_with_its_wrappers() -> None:
     assert cloudpickle.loads(cloudpickle.dumps(factory))().observation_space.shape == (12,)
     assert Origin.of(factory).wrappers == {"frame_stack": 3, "wrappers": [HALVES]}
     assert Origin.of(make_env_factory("CartPole-v1")).wrappers is None
+
+
+def test_failures_keep_the_wrappers_of_their_environment(tmp_path: Path) -> None:
+    env = made(partial(Game, 40, (17,)), {**GAME, "noop_max": 0})
+    env.reset(seed=0)
+    env.step(1)
+    said = {"frame_stack": 3, "wrappers": [HALVES]}
+    origin = Origin("CartPole-v1", "CartPole-v1", {}, None, said)
+    path = write(tmp_path, failure_of(env, "step", ValueError("x")), origin)
+    assert read(path).origin == origin
+    document = json.loads(path.read_text())
+    for value, message in (([], "'env.wrappers' is a list"), (None, "")):
+        document["env"]["wrappers"] = value
+        path.write_text(json.dumps(document))
+        if message:
+            with pytest.raises(UserError, match=message):
+                read(path)
+    del document["env"]["wrappers"]  # as earlier versions wrote it
+    path.write_text(json.dumps(document))
+    assert read(path).origin.wrappers is None
+    with pytest.raises(UserError, match="There is no wrapper setting 'evil'"):
+        wrappers_from({"evil": 1})
+    assert wrappers_from(said) == WrapperSettings(frame_stack=3, wrappers=(HALVES,))
+
+
+def test_a_life_in_the_middle_of_a_game_cannot_be_run_again_from_its_start() -> None:
+    env = made(partial(Game, 40, (17,)), {**GAME, "noop_max": 0, "frame_skip": 1, "fire_reset": False})
+    env.reset(seed=0)
+    assert env.trace.whole
+    for _ in range(17):
+        env.step(1)
+    env.reset()
+    assert not env.trace.whole
+    env.reset(seed=1)
+    assert env.trace.whole

@@ -22,7 +22,7 @@ from steadyrl.spaces import Leaf
 Int64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-ENDS_SHARE = 16  # one frame kept apart for so many transitions: episodes are longer than that on average
+ENDS_SHARE = 10  # one frame kept apart for so many transitions: episodes are longer than that on average
 
 
 class Frames(NamedTuple):
@@ -114,10 +114,10 @@ class FrameStore:
         newest[apart] = self._ends[end[apart] % len(self._ends)]
         return self._stacked([*earlier, newest])
 
-    def state_dict(self, *, copy: bool) -> State:
-        """What is not in the rings."""
+    def state_dict(self) -> State:
+        """What is not in the rings, copied: it is little, and the next step writes over all of it."""
         parts = {"tail": self._tail, "newest": self._newest, "linked": self._linked}
-        state: State = {name: part.copy() if copy else part for name, part in parts.items()}
+        state: State = {name: part.copy() for name, part in parts.items()}
         return state | {"ended": self.ended, "needed": self.needed}
 
     def check(self, state: State, written: int) -> None:

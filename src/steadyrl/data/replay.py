@@ -50,7 +50,7 @@ class Replay:
         n_step: Most steps in a window.
         inside: Give the observations inside windows too, to algorithms that need them.
         frames: How observations are stacked, to keep each frame once; None keeps them whole.
-        ends: Frames kept apart for ends of episodes; None is enough for episodes of 16 steps on average.
+        ends: Frames kept apart for ends of episodes; None is enough for episodes of 10 steps on average.
         directory: Where the arrays live as files; None keeps them in memory.
         reuse: Write over a replay's files that are in the directory. Their content comes back by `load_state_dict`.
 
@@ -223,7 +223,7 @@ class Replay:
             copy: False gives views of the replay's own memory, to be written out before the next `add`.
         """
         used = {name: array[: self.written_to(name)] for name, array in self._arrays.items()}
-        own = {} if self._frames is None else self._frames.state_dict(copy=copy)
+        own = {} if self._frames is None else self._frames.state_dict()
         parts = {name: array.copy() if copy else array for name, array in used.items()}
         return {**parts, **own, "written": self._written}
 

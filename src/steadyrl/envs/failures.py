@@ -51,7 +51,6 @@ _ENV_TYPES: dict[str, tuple[type, ...]] = {
     "address": (str, type(None)),
     "kwargs": (dict,),
     "max_episode_steps": (int, type(None)),
-    "wrappers": (dict, type(None)),
 }
 
 
@@ -168,7 +167,9 @@ def read(path: Path) -> Record:
     if document.get("version") != VERSION:
         raise _bad(path, f"its 'version' is {str(document.get('version'))[:20]}, and this library reads {VERSION}")
     _insist_on_fields(path, document, _TYPES, "")
-    document["env"].setdefault("wrappers", None)  # which files of earlier versions do not have
+    wrappers = document["env"].pop("wrappers", None)
+    if type(wrappers) not in (dict, type(None)):  # files of earlier versions have none
+        raise _bad(path, f"its field 'env.wrappers' is a {type(wrappers).__name__}, not dict or null")
     _insist_on_fields(path, document["env"], _ENV_TYPES, "env.")
     values = {name: document[name] for name in (field.name for field in dataclasses.fields(Failure))}
     if values["phase"] not in _PHASES:
@@ -180,7 +181,7 @@ def read(path: Path) -> Record:
     origin["kwargs"] = _decoded(path, "env.kwargs", origin["kwargs"])
     if not all(isinstance(version, str) for version in document["versions"].values()):
         raise _bad(path, "its 'versions' are not text")
-    return Record(Failure(**values), Origin(**origin), document["recorded"], document["versions"])
+    return Record(Failure(**values), Origin(**origin, wrappers=wrappers), document["recorded"], document["versions"])
 
 
 def _insist_on_fields(path: Path, found: dict[str, Any], types: Mapping[str, tuple[type, ...]], where: str) -> None:

@@ -188,7 +188,7 @@ class ReplayCapture:
         size, before = len(self._replay.rings[name]), self._written.get(name, 0)
         fresh = self._replay.written_to(name) - before
         ahead = (start - before % size) % size  # rows from the first fresh one to this chunk
-        return fresh < size and ahead >= fresh and ahead + rows <= size
+        return fresh == 0 or (fresh < size and ahead >= fresh and ahead + rows <= size)
 
     def store(self, layouts: dict[str, Layout], store: ChunkStore) -> dict[str, Any]:
         """Write what is new; the layouts as JSON values for the index. Raises OSError."""
