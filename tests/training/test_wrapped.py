@@ -163,3 +163,16 @@ def test_a_real_game_goes_on_to_the_same_bits(tmp_path: Path) -> None:
         srl.train("ppo", "ALE/Breakout-v5", total_timesteps=512, callback=callback, run_dir=run_dir, **options, **wrap)
     srl.resume(tmp_path / "stopped", say=lambda notice: None)
     assert first_difference(tmp_path / "whole", tmp_path / "stopped") is None
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_values_are_in_the_scale_of_raw_rewards(normalize: bool) -> None:
+    """The same policy learns the same from scaled rewards where advantages are normalised; its values are raw again."""
+    agent = srl.PPO("CartPole-v1", **SMALL, reward_scale=0.25, normalize_reward=normalize)
+    assert agent.policy.value_scale == 4.0
+    agent.learn(64)
+    std = 1.0 if not normalize else float(agent.loop.rewards.std)  # type: ignore[attr-defined]
+    assert agent.policy.value_scale == std * 4.0
+    obs = np.zeros(4, dtype=np.float32)
+    raw = agent.policy.values(agent.policy.normalise({"": obs[None]})).numpy()[0]
+    assert agent.value(obs) == np.float32(raw) * np.float32(std * 4.0)

@@ -91,7 +91,8 @@ def _loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv, start: int) 
     config = setup.resolved.config
     env_seeds = seeds.env_seeds(venv.num_envs)
     if isinstance(config, OnPolicyConfig):
-        return OnPolicyLoop(config, make_on_policy(config, policy, seeds), venv, env_seeds, start)
+        algorithm = make_on_policy(config, policy, seeds)
+        return OnPolicyLoop(config, algorithm, venv, env_seeds, start, setup.settings.reward_scale)
     replay = _replay(setup, config, policy, venv.num_envs)
     replay.native = policy.native
     return OffPolicyLoop(

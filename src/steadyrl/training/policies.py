@@ -28,6 +28,7 @@ def new_policy(setup: Setup, seeds: Seeds) -> Policy:
     architecture = architecture_of(config)
     native = with_kernels(setup.settings.kernels)
     policy = Policy(setup.obs_spec, setup.action_spec, architecture, normalizer, device, native=native)
+    policy.value_scale = 1.0 / setup.settings.reward_scale
     policy.initialise(seeds.stream("algo", "weights"), ortho=isinstance(config, OnPolicyConfig) and config.ortho_init)
     return policy
 
