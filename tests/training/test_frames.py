@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces as gs
 
 import steadyrl as srl
 from steadyrl.data.frames import Frames
@@ -17,6 +18,7 @@ from steadyrl.training.comparing import first_difference
 from steadyrl.training.events import Event
 from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.setup import prepare_training
+from support.envs import SpaceProbe
 from support.games import Game, needs_ale
 
 GAME: dict[str, Any] = {"atari": "on", "screen_size": 0, "frame_skip": 2, "noop_max": 3}
@@ -139,3 +141,14 @@ def test_a_real_game_fills_it(tmp_path: Path) -> None:
     assert agents[0].setup is not None
     assert agents[0].setup.frames == Frames(4, 0, 1)
     assert agents[0].policy.sha256() == agents[1].policy.sha256()
+
+
+def test_a_million_atari_transitions_fit_into_8_gb_and_whole_ones_are_refused() -> None:
+    pictures = partial(SpaceProbe, gs.Box(0, 255, (84, 84), np.uint8), gs.Discrete(6))
+    options = {"buffer_size": 10**6, "frame_stack": 4, "memory_limit": "8GB"}
+    setup = prepare_training("dqn", pictures, options)
+    (text,) = [notice.message for notice in setup.notices if notice.code == "replay-frames"]
+    assert "7.79 GB for buffer_size 1000000 instead of 56.5 GB" in text
+    with pytest.raises(UserError, match=r"A replay of buffer_size 1000000 takes 56.5 GB") as caught:
+        prepare_training("dqn", pictures, {**options, "replay_frames": "off"})
+    assert caught.value.code == "no-memory"
