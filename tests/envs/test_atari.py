@@ -243,3 +243,16 @@ def test_sticky_actions_are_the_emulators_own() -> None:
         env: Any = made(wrappers=WrapperSettings(sticky_actions=asked))()
         assert env.unwrapped.ale.getFloat("repeat_action_probability") == expected
         env.close()
+
+
+@needs_ale
+@pytest.mark.parametrize(("atari", "shape"), [("auto", (210, 160, 3)), ("on", (4, 84, 84))])
+def test_an_instance_is_made_again_as_it_was(atari: Any, shape: Any) -> None:
+    find_spec("ALE/Pong-v5")
+    instance = gym.make("ALE/Pong-v5", frameskip=1)
+    factory = make_env_factory(instance, wrappers=WrapperSettings(atari=atari))
+    assert factory().observation_space.shape == shape
+    again = factory.remake()()
+    assert again.observation_space.shape == shape
+    again.close()
+    instance.close()

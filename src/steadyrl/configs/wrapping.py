@@ -146,7 +146,7 @@ def _entry(given: Any) -> dict[str, Any]:
     raise UserError(
         f"wrappers holds {_shown(given)}, which names no wrapper.",
         remedy=f"For example: --wrapper {_EXAMPLE}, in Python wrappers=['{_EXAMPLE}'] or "
-        "wrappers=[{'name': 'gymnasium.wrappers:RepeatAction', 'kwargs': {'num_repeats': 2}}].",
+        "wrappers=[{'name': 'StickyAction', 'kwargs': {'repeat_action_probability': 0.1}}].",
         code="bad-value",
     )
 

@@ -66,7 +66,7 @@ class FrameStore:
         # Frames of the steps just overwritten, for the oldest rows; and the newest of the last step's successors.
         self._tail = np.zeros((frames.number - 1, num_envs, *self._store.shape[2:]), dtype=self._store.dtype)
         self._newest = np.zeros((num_envs, *self._store.shape[2:]), dtype=self._store.dtype)
-        self._last = np.zeros((num_envs, *leaf.shape), dtype=self._store.dtype)  # the last step's successors
+        self._last = np.zeros((num_envs, *leaf.stored_shape), dtype=self._store.dtype)  # the last step's successors
         self._linked = np.zeros(num_envs, dtype=np.bool_)  # they are one frame on from the last step's observations
 
     def add(self, time: int, obs: npt.NDArray[Any], successors: npt.NDArray[Any], valid: Bools) -> None:
@@ -202,8 +202,8 @@ def frame_layout(rows: int, num_envs: int, leaf: Leaf, frames: Frames, ends: int
         frames: How it is stacked.
         ends: E, frames kept apart; None is one for `ENDS_SHARE` transitions, and some in any case.
     """
-    axis = 0 if frames.axis == 0 else len(leaf.shape) - 1
-    shape = tuple(frames.depth if i == axis else size for i, size in enumerate(leaf.shape))
+    axis = 0 if frames.axis == 0 else len(leaf.stored_shape) - 1
+    shape = tuple(frames.depth if i == axis else size for i, size in enumerate(leaf.stored_shape))
     apart = -(-rows * num_envs // ENDS_SHARE) + 2 * num_envs if ends is None else ends
     kept = min(apart, rows * num_envs + num_envs)
     return {
@@ -217,14 +217,14 @@ def frame_layout(rows: int, num_envs: int, leaf: Leaf, frames: Frames, ends: int
 
 def fits(frames: Frames, leaf: Leaf) -> bool:
     """Whether a leaf can be kept as frames."""
-    axis = 0 if frames.axis == 0 else len(leaf.shape) - 1
+    axis = 0 if frames.axis == 0 else len(leaf.stored_shape) - 1
     return (
         leaf.dtype == "uint8"
         and not leaf.nvec
         and frames.number >= 2
-        and len(leaf.shape) >= 1
-        and leaf.shape[axis] == frames.number * frames.depth
-        and math.prod(leaf.shape) > 0
+        and len(leaf.stored_shape) >= 1
+        and leaf.stored_shape[axis] == frames.number * frames.depth
+        and math.prod(leaf.stored_shape) > 0
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -115,7 +116,11 @@ class EnvFactory:
                 remedy="Pass a function that makes it, or an eval_env= of its own.",
                 code="env-instance",
             )
-        return EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps, wrappers=self.wrappers)
+        wrappers = self.wrappers
+        if wrappers is not None:  # `auto` was decided for what the user made, not for the id behind it
+            atari = self.wrapping is not None and self.wrapping.atari
+            wrappers = dataclasses.replace(wrappers, atari="on" if atari else "off")
+        return EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps, wrappers=wrappers)
 
     def __call__(
         self, render_mode: str | None = None, *, index: int | None = None, role: str = "Environment"

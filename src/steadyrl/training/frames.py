@@ -27,9 +27,11 @@ def frames_of(config: OffPolicyConfig, obs_spec: ObsSpec, stacking: Stacking | N
     """
     if config.replay_frames == "off":
         return None
-    frames = None if stacking is None else Frames(*stacking)
-    if frames is not None and not obs_spec.is_tree and fits(frames, obs_spec.leaves[0]) and config.hindsight == "none":
-        return frames
+    if stacking is not None and not obs_spec.is_tree and config.hindsight == "none":
+        for axis in (stacking.axis, 0, -1):  # channels may be stored elsewhere than the environment has them
+            frames = Frames(stacking.frames, axis, stacking.depth)
+            if fits(frames, obs_spec.leaves[0]):
+                return frames
     if config.replay_frames == "on":
         raise UserError(
             "replay_frames is 'on', but the observations are no uint8 pictures that frame_stack stacked.",
