@@ -120,6 +120,7 @@ def test_the_command_line_names_wrappers(tmp_path: Path) -> None:
     options = {**SMALL, "run_dir": tmp_path / "run", "eval_freq": 0, "wrappers": ("FlattenObservation", file)}
     run = srl.train("ppo", "CartPole-v1", total_timesteps=32, **options)
     assert [entry["name"] for entry in run.config["settings"]["wrappers"]] == ["FlattenObservation", file]
+    assert own_wrappers.__file__ in json.loads((tmp_path / "run" / "code.json").read_text())["files"]
 
 
 @pytest.mark.parametrize(

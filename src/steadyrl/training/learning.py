@@ -38,7 +38,7 @@ from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.sources import write_sources
 from steadyrl.training.video import record_episode, require_av
-from steadyrl.training.wrapped import around_singles
+from steadyrl.training.wrapped import around_singles, wrapper_names
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -224,7 +224,9 @@ class Learning:
         stack.push(saver.leave)
         self._saver = saver
         folder.add(checkpoints=inventory(agent, ability), device=str(agent.policy.device), target=self.target)
-        write_sources(folder.path, folder.config["settings"]["env"], folder.manifest["working_directory"])
+        settings = folder.config["settings"]
+        names = wrapper_names(settings)
+        write_sources(folder.path, settings["env"], folder.manifest["working_directory"], names)
 
         def save(kind: str) -> Path:
             if kind == "step" and settings.save_state:

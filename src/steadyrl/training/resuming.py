@@ -28,6 +28,7 @@ from steadyrl.training.saving import ARRAYS, LOGS, STATE
 from steadyrl.training.session_form import require_session
 from steadyrl.training.sources import changed_code
 from steadyrl.training.state import restore_training
+from steadyrl.training.wrapped import wrapper_names
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -211,7 +212,7 @@ def differences(folder: RunFolder, now: Mapping[str, Any]) -> list[str]:
     manifest = folder.manifest
     found = [
         text for name in _ALIKE if name in manifest for text in _apart(name, manifest[name], now.get(name))
-    ] + changed_code(folder.path, folder.config["settings"]["env"])
+    ] + changed_code(folder.path, folder.config["settings"]["env"], wrapper_names(folder.config["settings"]))
     return found if len(found) <= _MOST else [*found[:_MOST], f"and {len(found) - _MOST} more things differ"]
 
 

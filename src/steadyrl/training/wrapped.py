@@ -36,3 +36,8 @@ def insist_on_bare(settings: WrapperSettings) -> None:
 def wrappers_in(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a run's settings, as its `config.json` has them, that are wrappers."""
     return {name: settings[name] for name in WRAPPER_FIELDS if name in settings}
+
+
+def wrapper_names(settings: Mapping[str, Any]) -> list[str]:
+    """Names of the wrappers in a run's settings, as its `config.json` has them."""
+    return [str(entry["name"]) for entry in settings.get("wrappers", ())]
