@@ -224,9 +224,8 @@ class Learning:
         stack.push(saver.leave)
         self._saver = saver
         folder.add(checkpoints=inventory(agent, ability), device=str(agent.policy.device), target=self.target)
-        settings = folder.config["settings"]
-        names = wrapper_names(settings)
-        write_sources(folder.path, settings["env"], folder.manifest["working_directory"], names)
+        told = folder.config["settings"]
+        write_sources(folder.path, told["env"], folder.manifest["working_directory"], wrapper_names(told))
 
         def save(kind: str) -> Path:
             if kind == "step" and settings.save_state:
