@@ -14,7 +14,7 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from steadyrl.cli.train_command import TrainOptions
 from steadyrl.config import presets
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.run import RunSettings
+from steadyrl.configs.wrapping import WRAPPER_FIELDS, WrapperSettings
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
@@ -177,7 +178,13 @@ def hyperparameters(algo: str) -> str:
 
 def settings() -> str:
     """Every flag of `steadyrl train` that belongs to no algorithm."""
-    return _fields(TrainOptions) + _fields(RunSettings).partition("\n")[2].partition("\n")[2]
+    own = _fields(RunSettings, without=WRAPPER_FIELDS)
+    return _fields(TrainOptions) + own.partition("\n")[2].partition("\n")[2]
+
+
+def wrappers() -> str:
+    """Every flag of `steadyrl train` that puts something around environments."""
+    return _fields(WrapperSettings)
 
 
 def preset_list() -> str:
@@ -369,6 +376,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "faults": faults,
     "compiled": compiled,
     "settings": settings,
+    "wrappers": wrappers,
     "presets": preset_list,
     **{f"hyperparameters-{algo}": lambda algo=algo: hyperparameters(algo) for algo in CONFIGS},  # type: ignore[misc]
     **{f"peers-{algo}": lambda algo=algo: peers(algo) for algo in CONFIGS},  # type: ignore[misc]
@@ -442,12 +450,12 @@ def _learning_note(documents: list[dict[str, Any]]) -> str:
     return f"Made with {'; '.join(made)}.\n"
 
 
-def _fields(cls: type) -> str:
+def _fields(cls: type, without: Collection[str] = ()) -> str:
     defaults = {field.name: field for field in dataclasses.fields(cls)}
     rows = [
         (f"`--{flag.name}`", _default(defaults[flag.field]), flag.help)
         for flag in flags_of(cls, "")
-        if flag.field in defaults and flag.field != "env"
+        if flag.field in defaults and flag.field != "env" and flag.field not in without
     ]
     return table(("flag", "default", "meaning"), rows)
 

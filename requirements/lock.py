@@ -27,7 +27,7 @@ CUDA = re.compile(r"(nvidia-|cuda-|triton$)")
 NEED_COMPILER = {"box2d-py", "swig"}
 
 # All but envpool, whose wheels are hundreds of megabytes; its tests are among those of `make test-full`.
-EXTRAS = ("box2d", "mujoco", "video")
+EXTRAS = ("atari", "box2d", "mujoco", "video")
 
 COMMAND = ["uv", "pip", "compile", "--universal", "--python-version", "3.11"]
 OPTIONS = ["--generate-hashes", "--no-header", "--no-annotate", "--quiet"]

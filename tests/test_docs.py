@@ -46,6 +46,7 @@ OPTIONS = {
 }
 FOREIGN_FLAGS = {"help", "version", "logdir", "cores", "bless"}  # argparse's, TensorBoard's and those of benchmarks
 TAG = re.compile(r"\b(?:rollout|time|train|eval)/[a-z_]+\b")
+NEEDS = {"atari.md": ("ale_py", "cv2")}  # modules that a page's code needs and a machine may lack
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="this copy of the tests comes without docs/")
@@ -61,6 +62,8 @@ def test_the_pages_that_are_promised_exist_and_have_code() -> None:
 @pytest.mark.parametrize("page", WITH_CODE, ids=page_id)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page share one namespace and one working folder, as for a reader who types them one by one."""
+    for module in NEEDS.get(page.name, ()):
+        pytest.importorskip(module)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)

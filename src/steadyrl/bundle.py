@@ -38,7 +38,13 @@ _NOT_OURS = (
     "it is damaged, incomplete, or was packed by another program"
 )
 _ABOUT: dict[str, type] = {"algo": str, "config": dict}
-_ABOUT_OPTIONAL: dict[str, type] = {"env": str, "env_kwargs": dict, "seed": int, "num_timesteps": int}
+_ABOUT_OPTIONAL: dict[str, type] = {
+    "env": str,
+    "env_kwargs": dict,
+    "wrappers": dict,
+    "seed": int,
+    "num_timesteps": int,
+}
 
 
 @dataclass(frozen=True)

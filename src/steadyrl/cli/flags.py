@@ -53,10 +53,17 @@ class Flag:
         return get_origin(self.annotation) is collections.abc.Mapping
 
     @property
+    def is_many(self) -> bool:
+        """Whether it may be given several times, each time with one more value."""
+        return bool(self.annotation == tuple[Any, ...])
+
+    @property
     def metavar(self) -> str:
         """The placeholder of its value in `--help`."""
         if self.is_table:
             return "K=V ..."
+        if self.is_many:
+            return "NAME"
         members = get_args(self.annotation) or (self.annotation,)
         if get_origin(self.annotation) is Literal:
             return "{" + ",".join(members) + "}"
@@ -176,6 +183,9 @@ def values(words: Words, flags: Iterable[Flag]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, texts in words.texts.items():
         flag = by_name[name]
+        if flag.is_many:
+            found[flag.field] = tuple(texts)
+            continue
         parse = _table(flag, texts) if flag.is_table else parse_value(texts[-1], flag.annotation, flag.field)
         found[flag.field] = parse
     return found

@@ -80,6 +80,7 @@ def _factory(record: Record, env: str | None) -> EnvFactory:
     Raises:
         UserError: it has no name, or is not found by it.
     """
+    from steadyrl.config import wrappers_from
     from steadyrl.envs.make import make_env_factory
 
     origin, name = record.origin, env or record.origin.address
@@ -91,7 +92,12 @@ def _factory(record: Record, env: str | None) -> EnvFactory:
             code="no-env",
         )
     try:
-        return make_env_factory(name, env_kwargs=origin.kwargs, max_episode_steps=origin.max_episode_steps)
+        return make_env_factory(
+            name,
+            env_kwargs=origin.kwargs,
+            max_episode_steps=origin.max_episode_steps,
+            wrappers=None if origin.wrappers is None else wrappers_from(origin.wrappers),
+        )
     except UserError as error:
         if env is None and error.code in ("unknown-env", "env-file", "env-module"):
             cure = "Or say where it is found now: --env package.module:Id-v0 or --env path/to/file.py:Class."

@@ -14,6 +14,7 @@ from steadyrl.cli.streams import tell
 from steadyrl.config import check_algo, preset_for
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.run import RunSettings
+from steadyrl.configs.wrapping import WRAPPER_FIELDS
 from steadyrl.errors import RunFailedError, UserError
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ class TrainOptions:
     """One JSON document on stdout at the end; everything else goes to stderr."""
 
 
-ALIASES = {"env-id": "env", "exp-name": "name", "n-envs": "num-envs"}
+ALIASES = {"env-id": "env", "exp-name": "name", "n-envs": "num-envs", "wrapper": "wrappers"}
 EXIT_STATUS = {"finished": 0, "stopped": 0, "interrupted": 130, "preempted": 143, "failed": 3}
 _SIGUSR1 = 138
-_GROUPS = {
+_GROUPS = dict.fromkeys(WRAPPER_FIELDS, "wrappers") | {
     "total_timesteps": "run",
     "preset": "run",
     "env": "environment",
@@ -61,7 +62,7 @@ _GROUPS = {
     "quiet": "output",
     "json": "output",
 }
-_ORDER = ("run", "environment", "seeds", "evaluation", "output")
+_ORDER = ("run", "environment", "wrappers", "seeds", "evaluation", "output")
 
 
 def run(args: list[str], session: Session) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steadyrl.config.docs import field_docs
-from steadyrl.config.env_kwargs import storable_kwargs
+from steadyrl.config.env_kwargs import storable_kwargs, storable_wrappers, wrappers_from
 from steadyrl.config.habits import HABITS
 from steadyrl.config.presets import Preset, preset_for, presets
 from steadyrl.config.resolve import (
@@ -37,6 +37,8 @@ __all__ = [
     "presets",
     "resolve",
     "storable_kwargs",
+    "storable_wrappers",
     "to_json",
     "unknown_key",
+    "wrappers_from",
 ]

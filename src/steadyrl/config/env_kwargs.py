@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
+from steadyrl.config.values import coerce
+from steadyrl.configs.wrapping import WrapperSettings, wrapper_list
 from steadyrl.errors import UserError
 
 MAX_BYTES = 64 * 1024  # as JSON; a bundle's whole description may have 1 MiB
@@ -41,6 +43,46 @@ def storable_kwargs(kwargs: Any) -> dict[str, Any]:
             code="env-kwargs",
         ) from None
     return storable
+
+
+def storable_wrappers(given: Any) -> tuple[dict[str, Any], ...]:
+    """Wrappers as `configs.wrapping.wrapper_list` reads them, with arguments that JSON can hold.
+
+    Raises:
+        UserError: they name no wrappers, or an argument cannot be saved; the key is named.
+    """
+    storable = []
+    for entry in wrapper_list(given):
+        try:
+            storable.append({"name": entry["name"], "kwargs": _table(entry["kwargs"], f"{entry['name']}", _MAX_DEPTH)})
+        except _UnfitError as unfit:
+            raise UserError(
+                str(unfit),
+                remedy="Write a class of your own that sets it, and name it: path/to/file.py:Class.",
+                code="bad-value",
+            ) from None
+    return tuple(storable)
+
+
+def wrappers_from(said: Mapping[str, Any]) -> WrapperSettings:
+    """The settings that `WrapperSettings.said` told, from a file.
+
+    Raises:
+        UserError: an unknown name, or a value of the wrong type or size.
+    """
+    known = get_type_hints(WrapperSettings)
+    odd = sorted(said.keys() - known.keys())
+    if odd:
+        raise UserError(
+            f"There is no wrapper setting {odd[0][:40]!r}.",
+            remedy="Use the version of the library that wrote it.",
+            code="bad-value",
+        )
+    values: dict[str, Any] = {
+        name: storable_wrappers(value) if name == "wrappers" else coerce(value, known[name], name)
+        for name, value in said.items()
+    }
+    return WrapperSettings(**values)
 
 
 def _table(table: Mapping[Any, Any], where: str, depth: int) -> dict[str, Any]:

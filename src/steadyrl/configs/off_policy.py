@@ -63,6 +63,8 @@ class OffPolicyConfig:
     """Hindsight: substitute goals for each real one."""
     replay_dir: str | None = None
     """A folder in which each training keeps its replay buffer in files, mapped from the disk, instead of in memory."""
+    replay_frames: Literal["auto", "on", "off"] = "auto"
+    """Whether the replay keeps each frame of stacked pictures once; auto where frame_stack stacks uint8."""
     memory_limit: str | None = None
     """Largest replay buffer, such as 8GB or 0.5 of the free memory; None is 0.7 of it."""
     log_interval: int = 1000

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from steadyrl.configs.validate import at_least_one, at_most, not_negative_whole, positive
+from steadyrl.configs.wrapping import WrapperSettings
 from steadyrl.errors import UserError
 
 MAX_THREADS = 1024  # torch aborts the process where the system refuses it a thread
@@ -15,7 +16,7 @@ MAX_EPISODES = 1_000_000  # of one evaluation: their seeds are made beforehand
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSettings:
+class RunSettings(WrapperSettings):
     """What `steadyrl train` and `srl.train` take besides the algorithm's hyperparameters."""
 
     env: str
@@ -78,6 +79,7 @@ class RunSettings:
     """A tag at the end of the run folder's name."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         not_negative_whole(self, "seed", "eval_seed", "env_restart_budget")
         at_least_one(self, "eval_episodes", "nonfinite_limit")
         for least_one in ("keep_last", "keep_best"):

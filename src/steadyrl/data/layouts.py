@@ -5,18 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from steadyrl.data.arrays import ArraySpec, Layout, layout_bytes
+from steadyrl.data.frames import Frames, frame_layout
 from steadyrl.data.sum_tree import SumTree
 from steadyrl.spaces import ActionSpec, Leaf, ObsSpec
 
 
-def transitions(rows: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> Layout:
-    """Observations, actions and what followed, all [rows, N, ...]."""
+def transitions(
+    rows: int,
+    num_envs: int,
+    obs_spec: ObsSpec,
+    action_spec: ActionSpec,
+    frames: Frames | None = None,
+    ends: int | None = None,
+) -> Layout:
+    """Observations (as frames where they are stacked so), actions and what followed, all [rows, N, ...]."""
     lead = (rows, num_envs)
     width = () if action_spec.kind == "discrete" else (action_spec.size,)
-    room = {leaf.path: ArraySpec((*lead, *leaf.stored_shape), _kept_dtype(leaf)) for leaf in obs_spec.leaves}
+    if frames is None:
+        room = {leaf.path: ArraySpec((*lead, *leaf.stored_shape), _kept_dtype(leaf)) for leaf in obs_spec.leaves}
+        seen = {f"{which}/{path}": spec for which in ("obs", "next_obs") for path, spec in room.items()}
+    else:
+        seen = frame_layout(rows, num_envs, obs_spec.leaves[0], frames, ends)
     return {
-        **{f"obs/{path}": spec for path, spec in room.items()},
-        **{f"next_obs/{path}": spec for path, spec in room.items()},
+        **seen,
         "actions": ArraySpec((*lead, *width), action_spec.stored_dtype),
         "rewards": ArraySpec(lead, np.float32),
         "terminated": ArraySpec(lead, np.bool_),
@@ -38,10 +49,11 @@ def replay_bytes(
     *,
     prioritized: bool = False,
     hindsight: bool = False,
+    frames: Frames | None = None,
 ) -> int:
     """Bytes that a replay of so many transitions takes once it is full."""
     rows = capacity // num_envs
-    size = layout_bytes(transitions(rows, num_envs, obs_spec, action_spec))
+    size = layout_bytes(transitions(rows, num_envs, obs_spec, action_spec, frames))
     if hindsight:
         size += layout_bytes(episodes(rows, num_envs))
     if prioritized:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from steadyrl.data.arrays import State, bad_state, entry
+from steadyrl.data.frames import Frames
 from steadyrl.data.replay import Int64, Replay, uniforms
 from steadyrl.data.sum_tree import SumTree
 from steadyrl.data.transitions import Bools, ReplayBatch, StepRows
@@ -35,6 +36,8 @@ class PrioritisedReplay(Replay):
         inside: Give the observations inside windows too.
         alpha: 0 samples uniformly, 1 in proportion to the TD error.
         eps: What a transition without error keeps; above 0.
+        frames: How observations are stacked, to keep each frame once.
+        ends: Frames kept apart for ends of episodes.
         directory: Where the arrays live as files; None keeps them in memory. The priorities always are in memory.
         reuse: Write over a replay's files that are in the directory.
     """
@@ -51,6 +54,8 @@ class PrioritisedReplay(Replay):
         inside: bool = False,
         alpha: float = 0.6,
         eps: float = 1e-6,
+        frames: Frames | None = None,
+        ends: int | None = None,
         directory: Path | None = None,
         reuse: bool = False,
     ) -> None:
@@ -62,6 +67,8 @@ class PrioritisedReplay(Replay):
             gamma=gamma,
             n_step=n_step,
             inside=inside,
+            frames=frames,
+            ends=ends,
             directory=directory,
             reuse=reuse,
         )
@@ -76,11 +83,10 @@ class PrioritisedReplay(Replay):
         slot = np.arange(self._next - self.num_envs, self._next) % self.capacity
         self._tree.update(slot, np.where(valid, self._largest, 0.0))
 
-    def drop_unfinished(self, rows: Bools) -> Int64:
-        """Let no transition be sampled of the episodes that are unfinished in these environments; priority 0."""
-        dropped = super().drop_unfinished(rows)
-        self._tree.update(dropped % self.capacity, np.zeros(len(dropped)))
-        return dropped
+    def _drop(self, index: Int64) -> None:
+        """Let these transitions not be sampled: priority 0."""
+        super()._drop(index)
+        self._tree.update(index % self.capacity, np.zeros(len(index)))
 
     def sample(self, batch_size: int, stream: Stream, beta: float = 1.0) -> ReplayBatch:
         """Transitions by priority, one from each of `batch_size` equal shares of the total, as the paper does.

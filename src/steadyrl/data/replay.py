@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from steadyrl.data.arrays import Arrays, Layout, State, bad_state, entry, in_memory, on_disk
+from steadyrl.data.frames import ENDS_SHARE, Frames, FrameStore
 from steadyrl.data.layouts import transitions
 from steadyrl.data.transitions import Bools, Inside, ReplayBatch, StepRows, TensorTree
 from steadyrl.errors import UserError
@@ -34,8 +36,7 @@ class Replay:
     without a sample. The same transition has its full window once the steps are there.
 
     Observations and true successors are both stored, as given (raw), a leaf that the environment has as uint8 in uint8.
-    A store that keeps each image frame once can take the place of the arrays `obs/*` and `next_obs/*` behind `_leaf`
-    and `_read`, the only methods that read them, and `add`, the only one that writes them.
+    Where observations are stacks of frames, a `FrameStore` may take the place of their arrays: it keeps a frame once.
 
     Attributes:
         native: Kernels fetch what is sampled, which have to be there.
@@ -48,6 +49,8 @@ class Replay:
         gamma: Discount factor.
         n_step: Most steps in a window.
         inside: Give the observations inside windows too, to algorithms that need them.
+        frames: How observations are stacked, to keep each frame once; None keeps them whole.
+        ends: Frames kept apart for ends of episodes; None is enough for episodes of 10 steps on average.
         directory: Where the arrays live as files; None keeps them in memory.
         reuse: Write over a replay's files that are in the directory. Their content comes back by `load_state_dict`.
 
@@ -65,6 +68,8 @@ class Replay:
         gamma: float,
         n_step: int = 1,
         inside: bool = False,
+        frames: Frames | None = None,
+        ends: int | None = None,
         directory: Path | None = None,
         reuse: bool = False,
     ) -> None:
@@ -77,10 +82,16 @@ class Replay:
         self._give_inside = inside and n_step > 1
         self.obs_spec = obs_spec
         layout = self.layout(self.rows, num_envs, obs_spec, action_spec)
+        if frames is not None:
+            layout = transitions(self.rows, num_envs, obs_spec, action_spec, frames, ends)
         self._arrays = in_memory(layout) if directory is None else on_disk(layout, directory, reuse=reuse)
         self._flat: Arrays = {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
         if reuse:
             self._arrays["valid"][:] = False
+        leaf = obs_spec.leaves[0]
+        self._frames = None if frames is None else FrameStore(self._arrays, frames, leaf, self.rows, num_envs)
+        self._dropped = 0  # vector steps whose rows are sampled no more because ends of episodes were overwritten
+        self._told = False
         self._powers = gamma ** np.arange(n_step + 1, dtype=np.float64)
         self._written = 0  # vector steps ever added
         self._count = 0
@@ -109,6 +120,10 @@ class Replay:
         """Rows that hold something."""
         return min(self._written, self.rows)
 
+    def written_to(self, name: str) -> int:
+        """Rows ever added to a ring; it holds the newest of them."""
+        return self._frames.ended if self._frames is not None and name.startswith("ends") else self._written
+
     def add(self, obs: ObsTree, actions: npt.NDArray[Any], step: StepRows, valid: Bools) -> None:
         """Store one vector step; everything is copied.
 
@@ -122,9 +137,9 @@ class Replay:
             ValueError: an array has another shape.
         """
         row = self._written % self.rows
+        seen = {} if self._frames is not None else _both(obs, step.final_obs)
         parts = {
-            **{f"obs/{path}": leaf for path, leaf in obs.items()},
-            **{f"next_obs/{path}": leaf for path, leaf in step.final_obs.items()},
+            **seen,
             "actions": actions,
             "rewards": step.rewards,
             "terminated": step.terminated,
@@ -134,10 +149,15 @@ class Replay:
         for name, part in parts.items():
             if part.shape != self._arrays[name].shape[1:]:
                 raise ValueError(f"{name} has shape {part.shape}, not {self._arrays[name].shape[1:]}")
+        if self._frames is not None:
+            path = self.obs_spec.leaves[0].path
+            self._frames.add(self._written, obs[path], step.final_obs[path], valid)
         self._count += int(np.count_nonzero(valid)) - int(np.count_nonzero(self._arrays["valid"][row]))
         for name, part in parts.items():
             self._arrays[name][row] = part
         self._written += 1
+        if self._frames is not None and self._frames.needed > self._dropped:
+            self._drop_before(self._frames.needed)
 
     def drop_unfinished(self, rows: Bools) -> Int64:
         """Let no transition be sampled of the episodes that are unfinished in these environments, [N].
@@ -150,9 +170,28 @@ class Replay:
         # Done rows at or after each row, [rows, N]: a row without one belongs to the unfinished episode.
         to_come = np.logical_or.accumulate(done[::-1])[::-1]
         dropped = stored[~to_come & rows]
-        self._flat["valid"][dropped % self.capacity] = False
-        self._count = int(np.count_nonzero(self._arrays["valid"]))
+        self._drop(dropped)
         return dropped
+
+    def _drop_before(self, step: int) -> None:
+        """Let no transition before a vector step be sampled: what followed some of them is not there any more."""
+        first = max(self._oldest, self._dropped * self.num_envs)
+        self._dropped = step
+        if step * self.num_envs <= first:
+            return
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"Episodes are shorter than {ENDS_SHARE} steps on average, so the replay holds fewer transitions than "
+                "buffer_size: it keeps their last frames apart, and gave up old ones (replay_frames='off' keeps all).",
+                stacklevel=3,
+            )
+        self._drop(np.arange(first, step * self.num_envs))
+
+    def _drop(self, index: Int64) -> None:
+        """Let these transitions not be sampled."""
+        self._flat["valid"][index % self.capacity] = False
+        self._count = int(np.count_nonzero(self._arrays["valid"]))
 
     def sample(self, batch_size: int, stream: Stream) -> ReplayBatch:
         """Transitions drawn uniformly and independently (so also more than there are), [batch_size].
@@ -183,8 +222,10 @@ class Replay:
         Args:
             copy: False gives views of the replay's own memory, to be written out before the next `add`.
         """
-        used = {name: array[: self.filled] for name, array in self._arrays.items()}
-        return {**{name: array.copy() if copy else array for name, array in used.items()}, "written": self._written}
+        used = {name: array[: self.written_to(name)] for name, array in self._arrays.items()}
+        own = {} if self._frames is None else self._frames.state_dict()
+        parts = {name: array.copy() if copy else array for name, array in used.items()}
+        return {**parts, **own, "written": self._written}
 
     def load_state_dict(self, state: State) -> None:
         """Go on from what `state_dict` gave.
@@ -195,15 +236,20 @@ class Replay:
         written = state.get("written")
         if type(written) is not int or written < 0:
             raise bad_state("written", f"{written!r}, not a count")
-        filled = min(written, self.rows)
-        parts = {
-            name: entry(state, name, (filled, *array.shape[1:]), array.dtype) for name, array in self._arrays.items()
-        }
+        if self._frames is not None:
+            self._frames.check(state, written)
+        parts = {}
+        for name, array in self._arrays.items():
+            count: Any = state["ended"] if self._frames is not None and name.startswith("ends") else written
+            parts[name] = entry(state, name, (min(count, len(array)), *array.shape[1:]), array.dtype)
         self._arrays["valid"][:] = False
         for name, part in parts.items():
-            self._arrays[name][:filled] = part
+            self._arrays[name][: len(part)] = part
         self._written = written
         self._count = int(self._arrays["valid"].sum())
+        if self._frames is not None:
+            self._frames.load_state_dict(state, written)
+            self._dropped = self._frames.needed
 
     @property
     def _next(self) -> int:
@@ -303,7 +349,7 @@ class Replay:
         Kernels fetch all of them in one call.
         """
         leaves = self.obs_spec.leaves
-        if not self.native:
+        if not self.native or self._frames is not None:
             trees = [{leaf.path: torch.from_numpy(self._leaf(each, leaf, slot)) for leaf in leaves} for each in which]
             return trees, [torch.from_numpy(self._flat[name].take(slot, axis=0)) for name in others]
         from steadyrl.kernels import _native
@@ -321,7 +367,20 @@ class Replay:
 
     def _leaf(self, which: str, leaf: Leaf, slot: Int64) -> npt.NDArray[Any]:
         """One leaf of them, [B, ...], a copy."""
+        if self._frames is not None:
+            env = slot % self.num_envs
+            time = self._written - 1 - (self._written - 1 - slot // self.num_envs) % self.rows
+            read = self._frames.obs if which == "obs" else self._frames.successors
+            return read(time, env, self._written).astype(leaf.stored_dtype, copy=False)
         return self._flat[f"{which}/{leaf.path}"].take(slot, axis=0).astype(leaf.stored_dtype, copy=False)
+
+
+def _both(obs: ObsTree, successors: ObsTree) -> dict[str, npt.NDArray[Any]]:
+    """Observations and true successors by the names of their arrays."""
+    return {
+        **{f"obs/{path}": leaf for path, leaf in obs.items()},
+        **{f"next_obs/{path}": leaf for path, leaf in successors.items()},
+    }
 
 
 def rows_of(capacity: int, num_envs: int) -> int:

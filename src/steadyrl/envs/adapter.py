@@ -282,8 +282,10 @@ class VectorAdapter:
     ) -> list[EpisodeRecord]:
         """Those of the episodes that these rows ended."""
         records = []
-        for i, success in zip(rows.tolist(), self._inner.successes(infos, rows), strict=True):
-            records.append(self._episodes.record(i, bool(terminated[i]), bool(truncated[i]), success))
+        told = zip(rows.tolist(), self._inner.successes(infos, rows), self._inner.games(infos, rows), strict=True)
+        for i, success, game in told:
+            if game.over:
+                records.append(self._episodes.record(i, bool(terminated[i]), bool(truncated[i]), success, game.score))
             self._skips.whole(i)
         return records
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from steadyrl.envs.nonfinite import ABSURD
+from steadyrl.envs.score import GAME, PART
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.spaces.tree import FIXED, Tree, join, leaf_spaces
 
@@ -143,6 +144,9 @@ def info_of(info: Any, name: str, step: int | None = None) -> dict[str, Any]:
             continue
         where = name if step is None else f"{name}, in step {step} of its episode,"
         kept[key] = success_value(value, where) if key == "is_success" else np.array(value)
+    for key in (GAME, PART):
+        if key in info:
+            kept[key] = info[key]
     return kept
 
 

@@ -50,11 +50,13 @@ class Episodes:
         for i in rows.nonzero()[0]:
             self._before[i] += 1
 
-    def record(self, i: int, terminated: bool, truncated: bool, success: bool | None) -> EpisodeRecord:
-        """The record of the episode of environment `i`, which is over."""
+    def record(
+        self, i: int, terminated: bool, truncated: bool, success: bool | None, score: float | None = None
+    ) -> EpisodeRecord:
+        """The record of the episode of environment `i`, which is over; `score` in place of the sum of its rewards."""
         record = EpisodeRecord(
             env_index=i,
-            return_=float(self.returns[i]),
+            return_=float(self.returns[i]) if score is None else score,
             length=self.steps - self._before[i],
             terminated=terminated,
             truncated=truncated,

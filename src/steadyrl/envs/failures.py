@@ -63,17 +63,20 @@ class Origin:
         address: What finds it from anywhere: an id, or an absolute path with a class; None for what has no such name.
         kwargs: Its arguments.
         max_episode_steps: Where its episodes were truncated, instead of at its own limit.
+        wrappers: What went around it, as `WrapperSettings.said` tells it; None for nothing.
     """
 
     id: str
     address: str | None
     kwargs: Mapping[str, Any]
     max_episode_steps: int | None
+    wrappers: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, factory: EnvFactory) -> Origin:
         """That of the environments that a factory makes."""
-        return cls(factory.id, factory.address, factory.env_kwargs, factory.max_episode_steps)
+        wrappers = None if factory.wrappers is None else factory.wrappers.said
+        return cls(factory.id, factory.address, factory.env_kwargs, factory.max_episode_steps, wrappers)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ def write(folder: Path, failure: Failure, origin: Origin) -> Path:
             "address": origin.address,
             "kwargs": encoded(dict(origin.kwargs)),
             "max_episode_steps": origin.max_episode_steps,
+            "wrappers": None if origin.wrappers is None else dict(origin.wrappers),
         },
         **{field.name: getattr(failure, field.name) for field in dataclasses.fields(failure)},
     }
@@ -165,6 +169,9 @@ def read(path: Path) -> Record:
     if document.get("version") != VERSION:
         raise _bad(path, f"its 'version' is {str(document.get('version'))[:20]}, and this library reads {VERSION}")
     _insist_on_fields(path, document, _TYPES, "")
+    wrappers = document["env"].pop("wrappers", None)
+    if type(wrappers) not in (dict, type(None)):  # files of earlier versions have none
+        raise _bad(path, f"its field 'env.wrappers' is a {type(wrappers).__name__}, not dict or null")
     _insist_on_fields(path, document["env"], _ENV_TYPES, "env.")
     values = {name: document[name] for name in (field.name for field in dataclasses.fields(Failure))}
     if values["phase"] not in _PHASES:
@@ -176,7 +183,7 @@ def read(path: Path) -> Record:
     origin["kwargs"] = _decoded(path, "env.kwargs", origin["kwargs"])
     if not all(isinstance(version, str) for version in document["versions"].values()):
         raise _bad(path, "its 'versions' are not text")
-    return Record(Failure(**values), Origin(**origin), document["recorded"], document["versions"])
+    return Record(Failure(**values), Origin(**origin, wrappers=wrappers), document["recorded"], document["versions"])
 
 
 def _insist_on_fields(path: Path, found: dict[str, Any], types: Mapping[str, tuple[type, ...]], where: str) -> None:

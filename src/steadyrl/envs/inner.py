@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from steadyrl.envs.autoreset import final_observations, success_of
 from steadyrl.envs.convert import NOTE
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.restart import RESTARTED
+from steadyrl.envs.score import GAME, PART
 from steadyrl.envs.types import BoolArray, EnvSpec, FloatArray
 from steadyrl.errors import Ending, RunFailedError, SteadyRLError, words
 from steadyrl.spaces.action_tree import env_actions
@@ -22,6 +23,13 @@ _STEP = ("obs", "rewards", "terminated", "truncated", "infos")
 
 # Observations, rewards, flags, and infos in the form of the class that read them, empty for nothing.
 Told = tuple[Any, FloatArray, BoolArray, BoolArray, Any]
+
+
+class Game(NamedTuple):
+    """Whether a game is over where an episode ended, and its raw score where it is not the sum of the rewards told."""
+
+    over: bool
+    score: float | None
 
 
 class GymnasiumVector:
@@ -80,6 +88,10 @@ class GymnasiumVector:
         """`is_success` of the episodes that these rows ended; None where it is not told."""
         return [success_of(infos, int(i), self._mode, self._num_envs) for i in rows]
 
+    def games(self, infos: Any, rows: npt.NDArray[np.intp]) -> list[Game]:
+        """What the wrappers of this library tell of the games in which these rows ended episodes."""
+        return [Game(True, None)] * len(rows)
+
     def _raise(self, error: BaseException, where: str) -> NoReturn:
         if isinstance(error, SteadyRLError | KeyboardInterrupt | Ending):
             raise error
@@ -123,6 +135,16 @@ class OwnVector(GymnasiumVector):
     def successes(self, infos: Any, rows: npt.NDArray[np.intp]) -> list[bool | None]:
         """`is_success` of the episodes that these rows ended; None where it is not told."""
         return [info["final_info"].get("is_success") for _, info in infos if "final_info" in info]
+
+    def games(self, infos: Any, rows: npt.NDArray[np.intp]) -> list[Game]:
+        """What the wrappers of this library tell of the games in which these rows ended episodes."""
+        ended = {i: info["final_info"] for i, info in infos if "final_info" in info}
+        begun = {i: info[GAME] for i, info in infos if GAME in info}  # ended on the way to the next life
+        games = []
+        for i in rows.tolist():
+            told = ended.get(i, {})
+            games.append(Game(i in begun or PART not in told, begun.get(i, told.get(GAME))))
+        return games
 
 
 def _note_in(infos: dict[str, Any]) -> str:

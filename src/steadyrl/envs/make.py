@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
+from steadyrl.configs.wrapping import WrapperSettings
 from steadyrl.envs.envpool import FromEnvPool
 from steadyrl.envs.registry import missing_package
 from steadyrl.envs.sources import (
@@ -24,9 +26,11 @@ from steadyrl.envs.sources import (
     insist_on_gymnasium,
     insist_on_spaces,
     source_of,
+    time_limit,
     wrong_argument,
 )
 from steadyrl.envs.wrappers import Canonical
+from steadyrl.envs.wrapping import Wrapping
 from steadyrl.errors import Ending, SteadyRLError, UserError, words
 
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
@@ -47,12 +51,18 @@ class EnvFactory:
         id: The id, the `file:Class` as it was given, or the name of the callable or class.
         spec: Limit and threshold where they are known before one is made.
         registered: Gymnasium's specification for an id, None for anything else.
+        wrapping: What goes around each environment, None for nothing.
     """
 
     def __init__(
-        self, source: Source, env_kwargs: Mapping[str, Any] | None = None, max_episode_steps: int | None = None
+        self,
+        source: Source,
+        env_kwargs: Mapping[str, Any] | None = None,
+        max_episode_steps: int | None = None,
+        wrappers: WrapperSettings | None = None,
     ) -> None:
         self._source = source
+        self.wrappers = wrappers
         self.env_kwargs = dict(env_kwargs or {})
         self.max_episode_steps = max_episode_steps
         self.id = source.id
@@ -60,6 +70,7 @@ class EnvFactory:
         limit = max_episode_steps or (told.max_episode_steps if told else None)
         self.spec = FactorySpec(limit, told.reward_threshold if told else None)
         source.check(self.env_kwargs)
+        self.wrapping = Wrapping.of(wrappers, self.id, self.registered, self.env_kwargs)
 
     @property
     def registered(self) -> GymSpec | None:
@@ -106,7 +117,11 @@ class EnvFactory:
                 remedy="Pass a function that makes it, or an eval_env= of its own.",
                 code="env-instance",
             )
-        return EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps)
+        wrappers = self.wrappers
+        if wrappers is not None:  # `auto` was decided for what the user made, not for the id behind it
+            atari = self.wrapping is not None and self.wrapping.atari
+            wrappers = dataclasses.replace(wrappers, atari="on" if atari else "off")
+        return EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps, wrappers=wrappers)
 
     def __call__(
         self, render_mode: str | None = None, *, index: int | None = None, role: str = "Environment"
@@ -121,12 +136,13 @@ class EnvFactory:
         Raises:
             UserError: it cannot be made like this.
         """
-        kwargs = dict(self.env_kwargs)
+        kwargs = dict(self.env_kwargs) | (dict(self.wrapping.arguments) if self.wrapping else {})
         if render_mode is not None:
             kwargs["render_mode"] = render_mode
+        inside, _ = self._limits()
         with quiet_gymnasium():
             try:
-                env = self._source.make(kwargs, self.max_episode_steps)
+                env = self._source.make(kwargs, inside)
             except (SteadyRLError, KeyboardInterrupt, Ending):
                 raise
             except (gym.error.DependencyNotInstalled, ImportError) as error:
@@ -142,7 +158,28 @@ class EnvFactory:
                 remedy="Let what makes it take render_mode and pass it on.",
                 code="render-mode",
             )
-        return Canonical(env, self.id, index, role)
+        return Canonical(self.wrapped(env), self.id, index, role)
+
+    def wrapped(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+        """A bare environment in what the settings put around it.
+
+        Raises:
+            UserError: a wrapper does not fit it, or is missing.
+        """
+        if self.wrapping is None:
+            return env
+        with quiet_gymnasium():
+            return self.wrapping.around(env, self.id, self._limits()[1], time_limit(env))
+
+    def _limits(self) -> tuple[int | None, int | None]:
+        """The time limit of the environment itself, and one outside of what repeats actions, where that is the limit.
+
+        -1 leaves out the limit that Gymnasium puts around an id.
+        """
+        limit = self.max_episode_steps
+        if limit is None or self.wrapping is None or self.wrapping.repeats == 1:
+            return limit, None
+        return -1 if isinstance(self._source, Registered) else None, limit
 
     def not_made(self, error: BaseException) -> UserError:
         """The error of a constructor, in words; an argument that it does not take is named."""
@@ -158,7 +195,11 @@ class EnvFactory:
 
 
 def make_env_factory(
-    env: EnvLike | EnvFactory, *, env_kwargs: Mapping[str, Any] | None = None, max_episode_steps: int | None = None
+    env: EnvLike | EnvFactory,
+    *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    max_episode_steps: int | None = None,
+    wrappers: WrapperSettings | None = None,
 ) -> EnvFactory:
     """A factory from what the user gave.
 
@@ -167,13 +208,14 @@ def make_env_factory(
             environment, or one environment (which is then the only one; it is never copied).
         env_kwargs: Arguments of the environment.
         max_episode_steps: Truncates episodes after this many steps instead of the environment's own limit.
+        wrappers: What goes around each environment; None for nothing, also around Atari games.
 
     Raises:
         UserError: there is no such environment, a package it needs is missing, or an argument is wrong. One whose
             constructor fails is found by calling the factory.
     """
     if isinstance(env, EnvFactory):
-        if env_kwargs or max_episode_steps:
+        if env_kwargs or max_episode_steps or wrappers:
             raise UserError(
                 "This environment already has its settings.", remedy="Leave them out here.", code="env-kwargs"
             )
@@ -184,7 +226,7 @@ def make_env_factory(
             remedy="It has to be a whole number from 1 on.",
             code="max-episode-steps",
         )
-    return EnvFactory(source_of(env), env_kwargs, max_episode_steps)
+    return EnvFactory(source_of(env), env_kwargs, max_episode_steps, wrappers)
 
 
 def is_whole(value: object) -> bool:

@@ -24,6 +24,8 @@ _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
 # only.
 _EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "classic-control": "video", "toy-text": "video"}
 
+_ATARI = re.compile(r"\w+NoFrameskip-v\d+")  # ids of ale-py that have no namespace
+
 _MISSPELT = 0.8  # an id less like every known one than this may well be the right id of a package not yet imported
 
 
@@ -38,6 +40,8 @@ def find_spec(name: str) -> EnvSpec:
         import_module(module, name)
         if env_id not in registry and isinstance(getattr(sys.modules[module], env_id, None), type):
             raise _class_of_module(module, env_id)
+    if env_id not in registry and _ATARI.fullmatch(env_id):
+        _import_atari(env_id)
     if env_id in registry:
         return registry[env_id]
     try:
@@ -225,6 +229,16 @@ def _import_namespace(namespace: str, env_id: str) -> None:
         remedy=" ".join(filter(None, [remedy, nearest(namespace, known)])),
         code="unknown-env",
     )
+
+
+def _import_atari(env_id: str) -> None:
+    if importlib.util.find_spec("ale_py") is None:
+        raise UserError(
+            f"The environment '{env_id}' comes from ale-py, which is not installed.",
+            remedy="pip install 'steadyrl[atari]'",
+            code="unknown-env",
+        )
+    import_module("ale_py", env_id)
 
 
 def _unknown(env_id: str, hint: str = "") -> UserError:

@@ -89,6 +89,14 @@ def make_vec(
         insist_on_restartable(factory, vec)
     if vec == "async":
         return _async(factory, num_envs or 1, num_workers, env_timeout, skipping, restarts, obs_spec)
+    if vec in ("envpool", "native") and factory.wrapping is not None:
+        said = ", ".join(factory.wrapping.settings.said) or "atari"
+        raise UserError(
+            f"Wrappers ({said}) go around single environments, but with vec='{vec}' all of {factory.id} are one "
+            "program.",
+            remedy="Use vec='sync' or vec='async', or leave the wrappers out.",
+            code="vec",
+        )
     if vec == "envpool":
         return _envpool(factory, num_envs or 1, obs_spec)
     if vec == "native":

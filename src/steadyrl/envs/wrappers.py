@@ -11,6 +11,7 @@ import numpy as np
 
 from steadyrl.envs.convert import NOTE, action_converter, flag_of, info_of, obs_converter, reward_of
 from steadyrl.envs.failure import Failure
+from steadyrl.envs.score import PART
 from steadyrl.envs.snapshots.generators import process_mark
 from steadyrl.envs.snapshots.native import obstacle
 from steadyrl.envs.snapshots.replay import opaque_parts, outlived, start_of
@@ -101,6 +102,8 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             self.kind = "replay" if obstacle(self.env) else "native"
         if self.kind == "replay":
             self.trace.start_hash(obs)
+        if PART in result[1]:
+            self.trace.whole = False  # the game began before
         info = info_of(result[1], self._label) if result[1] else {}
         return obs, self._noted(info) if self._notes else info
 

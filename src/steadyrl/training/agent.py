@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
@@ -303,10 +304,26 @@ class Agent:
         require_sane(tree, single)
         return single, tree
 
+    def make_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """One environment like those that the policy was trained in, its wrappers included; the caller closes it.
+
+        Raises:
+            UserError: the agent has no environment, or one that cannot be made again.
+        """
+        factory = self.env_factory
+        if factory is None or not factory.can_remake:
+            raise UserError(
+                "This agent does not know how to make its environment.",
+                remedy="Load it with an id or a function: steadyrl.load(path, env=...).",
+                code="no-env",
+            )
+        return factory.remake()(render_mode)
+
     def bundle(self) -> Bundle:
         """The policy as it is now, and what is known of it."""
         about = {**self.about, "algo": self.algo, "config": to_json(self.config), "num_timesteps": self.num_timesteps}
         if self.setup is not None:
+            about.pop("wrappers", None)
             settings = self.setup.settings
             about |= {
                 "env": settings.env,
@@ -314,6 +331,7 @@ class Agent:
                 "max_episode_steps": settings.max_episode_steps,
                 "seed": settings.seed,
             }
+            about |= {"wrappers": jsonable(settings.said)} if settings.said else {}
         return Bundle(self.policy, about)
 
     def save(self, path: str | Path) -> Path:

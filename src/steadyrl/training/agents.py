@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
+import gymnasium as gym
+
 from steadyrl.bundle import SUFFIX, read_bundle
 from steadyrl.config import from_json
 from steadyrl.configs.run import MAX_EPISODES
@@ -20,6 +22,7 @@ from steadyrl.training.learning import eval_source
 from steadyrl.training.policies import require_same_spaces, resolve_device, with_kernels
 from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.spaces import encoders_of, migrated
+from steadyrl.training.wrapped import wrappers_in
 
 
 class _Loads(Agent):
@@ -88,7 +91,8 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
         path: The file that `agent.save` made, with or without its suffix.
         env: Where it may learn on, with a fresh optimiser; predicting needs none.
         **options: Settings such as `device`, `threads` or `env_kwargs`, hyperparameters that should differ, and
-            `encoders`, the classes of own encoders by path.
+            `encoders`, the classes of own encoders by path. Wrappers are those that the policy was trained
+            with, unless they are among these.
 
     Raises:
         UserError: the file is missing or damaged, or the environment's spaces are not the policy's.
@@ -117,6 +121,8 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
         )
     if env is not None:
         trained = {"seed": bundle.about.get("seed", 0)} | trained_with
+        if not isinstance(env, gym.vector.VectorEnv):
+            trained |= wrappers_in(bundle.about.get("wrappers", {}))
         setup = prepare_again(algo, env, trained, options)
         require_same_spaces(bundle.policy, setup)
     return AGENTS[algo].from_bundle(bundle, setup, config)

@@ -26,7 +26,7 @@ MOST_COPIED = 512 << 20  # of a replay at a time; beyond it the training waits f
 FOLDER = "chunks"
 _NAME = re.compile("[0-9a-f]{64}")
 # Arrays that `Replay.add` alone writes, so that its count of steps tells which rows changed; the others are small.
-_ADDED_ONLY = ("obs/", "next_obs/")
+_ADDED_ONLY = ("obs/", "next_obs/", "frames", "ends")
 
 
 class ChunkStore:
@@ -136,7 +136,7 @@ class ReplayCapture:
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
-        self._written = 0
+        self._written: dict[str, int] = {}
         self._hashes: dict[tuple[str, int, int], str] = {}  # array, chunk, rows in it
 
     def take(self, store: ChunkStore) -> dict[str, Layout]:
@@ -150,9 +150,10 @@ class ReplayCapture:
         for name, array in replay.rings.items():
             row_bytes = max(array[:1].nbytes, 1)
             chunk_rows = max(CHUNK_BYTES // row_bytes, 1)
-            layout = Layout(str(array.dtype), array.shape[1:], replay.filled, chunk_rows)
-            for start in range(0, replay.filled, chunk_rows):
-                rows = min(chunk_rows, replay.filled - start)
+            filled = min(replay.written_to(name), len(array))
+            layout = Layout(str(array.dtype), array.shape[1:], filled, chunk_rows)
+            for start in range(0, filled, chunk_rows):
+                rows = min(chunk_rows, filled - start)
                 known = self._hashes.get((name, start // chunk_rows, rows))
                 if known is not None and self._same(name, start, rows):
                     layout.chunks.append(known)
@@ -163,7 +164,7 @@ class ReplayCapture:
                 copied += len(data)
                 layout.chunks.append(data if copied <= MOST_COPIED else store.put(data))
             layouts[name] = layout
-        self._written = replay.written
+        self._written = {name: replay.written_to(name) for name in replay.rings}
         return layouts
 
     def _require_finite(self, name: str, array: npt.NDArray[Any], start: int, rows: int) -> None:
@@ -184,10 +185,10 @@ class ReplayCapture:
         """Whether these rows of the array were not written since the last time."""
         if not name.startswith(_ADDED_ONLY):
             return False
-        fresh = self._replay.written - self._written
-        first = self._written % self._replay.rows
-        ahead = (start - first) % self._replay.rows  # rows from the first fresh one to this chunk
-        return fresh < self._replay.rows and ahead >= fresh and ahead + rows <= self._replay.rows
+        size, before = len(self._replay.rings[name]), self._written.get(name, 0)
+        fresh = self._replay.written_to(name) - before
+        ahead = (start - before % size) % size  # rows from the first fresh one to this chunk
+        return fresh == 0 or (fresh < size and ahead >= fresh and ahead + rows <= size)
 
     def store(self, layouts: dict[str, Layout], store: ChunkStore) -> dict[str, Any]:
         """Write what is new; the layouts as JSON values for the index. Raises OSError."""
@@ -235,7 +236,7 @@ def read_rings(described: Mapping[str, Any], store: ChunkStore, replay: Replay) 
         raise DamagedError("its index does not describe the replay of this configuration")
     for name, own in replay.rings.items():
         with suppress(KeyError, TypeError):
-            ring = _read(described[name], store, own, replay.rows)
+            ring = _read(described[name], store, own, len(own))
             rings[name] = ring.copy() if name == "valid" else ring  # which `load_state_dict` clears before it copies
         if name not in rings:
             raise DamagedError(f"its index does not describe the replay's '{name}' rightly")

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from steadyrl.envs.score import next_life
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import VecEnv
 from steadyrl.envs.wrappers import Canonical
@@ -131,15 +132,18 @@ class _Episodes:
         env, episode = self._envs[j], self.playing[j]
         seed = self._seeds[episode]
         try:
-            obs, reward, terminated, truncated, _ = env.step(action)
+            obs, reward, terminated, truncated, info = env.step(action)
             self.lengths[episode] += 1
             length = int(self.lengths[episode])
             self.returns[episode] += _sane(float(reward), env, seed, length)
+            obs, over, score = next_life(env, obs, terminated or truncated, info)
             self.obs[j] = _stored(self._policy, obs, env, seed, length)
+            if over and score is not None:
+                self.returns[episode] = _sane(score, env, seed, length)
         except RunFailedError as error:
             self._spare(j, episode, error)
-            terminated = True
-        if terminated or truncated:
+            over = True
+        if over:
             self._begin(j, episode + len(self._envs))
 
     def result(self) -> Evaluation:

@@ -40,6 +40,7 @@ from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.sources import write_sources
 from steadyrl.training.video import record_episode, require_av
+from steadyrl.training.wrapped import around_singles, wrapper_names
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -237,8 +238,9 @@ class Learning:
         self._saver = saver
         began_at = folder.manifest.get("began_at") if self._resuming else self._loop.counters.timesteps
         folder.add(checkpoints=inventory(agent, ability), device=str(agent.policy.device), target=self.target)
+        told = folder.config["settings"]
         folder.add(began_at=began_at, computing=computing_facts(), threads_used=compared_threads(folder, self._say))
-        write_sources(folder.path, folder.config["settings"]["env"], folder.manifest["working_directory"])
+        write_sources(folder.path, told["env"], folder.manifest["working_directory"], wrapper_names(told))
 
         def save(kind: str) -> Path:
             if kind == "step" and settings.save_state:
@@ -325,6 +327,7 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
             env,
             env_kwargs=dict(settings.env_kwargs) if settings and isinstance(env, str) else {},
             max_episode_steps=settings.max_episode_steps if settings and isinstance(env, str) else None,
+            wrappers=around_singles(settings) if settings else None,
         )
     factory = agent.env_factory
     return factory.remake() if factory is not None and factory.can_remake else None

@@ -91,7 +91,8 @@ def _loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv, start: int) 
     config = setup.resolved.config
     env_seeds = seeds.env_seeds(venv.num_envs)
     if isinstance(config, OnPolicyConfig):
-        return OnPolicyLoop(config, make_on_policy(config, policy, seeds), venv, env_seeds, start)
+        algorithm = make_on_policy(config, policy, seeds)
+        return OnPolicyLoop(config, algorithm, venv, env_seeds, start, setup.settings.reward_scale)
     replay = _replay(setup, config, policy, venv.num_envs)
     replay.native = policy.native
     return OffPolicyLoop(
@@ -122,9 +123,18 @@ def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int
         )
     if isinstance(config, DQNConfig) and config.prioritized:
         alpha = config.prioritized_alpha
-        return PrioritisedReplay(*sizes, gamma=config.gamma, n_step=config.n_step, alpha=alpha, directory=directory)
+        return PrioritisedReplay(
+            *sizes, gamma=config.gamma, n_step=config.n_step, alpha=alpha, frames=setup.frames, directory=directory
+        )
     inside = isinstance(config, SACConfig)  # entropy is paid along the whole window
-    return Replay(*sizes, gamma=config.gamma, n_step=config.n_step, inside=inside, directory=directory)
+    return Replay(
+        *sizes,
+        gamma=config.gamma,
+        n_step=config.n_step,
+        inside=inside,
+        frames=setup.frames,
+        directory=directory,
+    )
 
 
 def _unused(parent: Path) -> Path:

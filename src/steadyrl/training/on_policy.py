@@ -29,6 +29,7 @@ class OnPolicyLoop:
         venv: The training environments.
         env_seeds: Seed of each environment's first episode, [N].
         start: Environment steps that the policy was trained on before.
+        reward_scale: What rewards were multiplied by before they came here.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class OnPolicyLoop:
         venv: VecEnv,
         env_seeds: list[int],
         start: int = 0,
+        reward_scale: float = 1.0,
     ) -> None:
         policy = algorithm.policy
         self.config = config
@@ -58,6 +60,7 @@ class OnPolicyLoop:
             else _as_float32
         )
         self._rollout_start = 0
+        self._reward_scale = reward_scale
         self._continuous = policy.action_spec.is_real
 
     @property
@@ -119,7 +122,7 @@ class OnPolicyLoop:
             metrics = self.algorithm.learn(batch.to(self.policy.device), self._rollout_start / total)
             self.counters.updates += 1
             if isinstance(self.rewards, RewardNormalizer):
-                self.policy.value_scale = float(self.rewards.std)
+                self.policy.value_scale = float(self.rewards.std) / self._reward_scale
         return metrics
 
     def begin(self) -> None:

@@ -54,6 +54,8 @@ def make_folder(
     here = working_folder() if here is None else here
     config = setup.to_json()
     config["settings"]["env"] = _from_anywhere(settings.env, here)
+    for entry in config["settings"]["wrappers"]:
+        entry["name"] = _from_anywhere(entry["name"], here)
     return RunFolder.create(
         algo=setup.resolved.algo,
         env=settings.env,

@@ -36,6 +36,7 @@ def new_policy(setup: Setup, seeds: Seeds) -> Policy:
         native=native,
         encoders=setup.encoders,
     )
+    policy.value_scale = 1.0 / setup.settings.reward_scale
     policy.initialise(seeds.stream("algo", "weights"), ortho=isinstance(config, OnPolicyConfig) and config.ortho_init)
     return policy
 

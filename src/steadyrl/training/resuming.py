@@ -28,6 +28,7 @@ from steadyrl.training.session_form import require_session
 from steadyrl.training.sources import changed_code
 from steadyrl.training.state import restore_training
 from steadyrl.training.taking_up import changed_settings
+from steadyrl.training.wrapped import wrapper_names
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -236,7 +237,7 @@ def differences(folder: RunFolder, now: Mapping[str, Any]) -> list[str]:
     found = [
         *changed_settings(folder),
         *(text for name in _ALIKE if name in manifest for text in _apart(name, manifest[name], now.get(name))),
-        *changed_code(folder.path, folder.config["settings"]["env"]),
+        *changed_code(folder.path, folder.config["settings"]["env"], wrapper_names(folder.config["settings"])),
     ]
     told = {text.replace("packages ", "installed ", 1) for text in found if text.startswith("packages ")}
     found = [text for text in found if text not in told]

@@ -31,6 +31,7 @@ from steadyrl.training.session import StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
 from steadyrl.training.taking_up import changed_hyperparameters, setup_of, stretched
+from steadyrl.training.wrapped import wrappers_in
 
 
 class Run:
@@ -93,8 +94,10 @@ class Run:
             self._folder.checkpoints, checkpoint, lambda text: say(Notice("damaged-checkpoint", text, "warning"))
         )
         settings = self._settings()
-        options = {name: settings[name] for name in SETTINGS if name != "env"}
-        return load(path, env=settings["env"] if env is None else env, encoders=encoders, **options)
+        options = {name: settings[name] for name in SETTINGS if name != "env"} | wrappers_in(settings)
+        return load(
+            path, env=settings["env"] if env is None else env, encoders=encoders, **options, **wrappers_in(settings)
+        )
 
     def _settings(self) -> dict[str, Any]:
         config, place = self.config, self._folder.shown / "config.json"

@@ -20,27 +20,34 @@ from steadyrl.config import (
     hints,
     resolve,
     storable_kwargs,
+    storable_wrappers,
     to_json,
     unknown_key,
 )
 from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.configs.suitability import check_suitable
+from steadyrl.configs.wrapping import WRAPPER_FIELDS
+from steadyrl.data.frames import Frames
 from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.memory import require_memory
+from steadyrl.envs.around import Stacking
 from steadyrl.envs.choice import Choice
 from steadyrl.envs.goals import goal_functions
 from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.restart import Restarts
 from steadyrl.envs.vector import insist_on_restartable
+from steadyrl.envs.wrapping import stacking_of
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.training.architectures import class_names
 from steadyrl.training.events import Notice
+from steadyrl.training.frames import frames_notice, frames_of
 from steadyrl.training.sizes import check_description, check_sizes
 from steadyrl.training.spaces import encoders_of, reading_of, space_notices
+from steadyrl.training.wrapped import around_singles, insist_on_bare
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]] | VectorEnv
@@ -66,6 +73,7 @@ class Setup:
         instance: The environment that the user made, where it was no recipe for some.
         choice: How `vec='auto'` was decided, once it was.
         encoders: Classes of own encoders, by path.
+        frames: How observations are stacked, where a replay keeps each frame once.
     """
 
     resolved: Resolved
@@ -77,6 +85,7 @@ class Setup:
     instance: gym.Env[Any, Any] | VectorEnv | None = None
     choice: Choice | None = None
     encoders: Mapping[str, Any] = field(default_factory=dict)
+    frames: Frames | None = None
 
     @property
     def made_of(self) -> str:
@@ -104,6 +113,7 @@ class Setup:
         settings = {name: encode(value) for name, value in _fields(self.settings).items() if name != "env_kwargs"}
         settings["run_dir"] = None if self.settings.run_dir is None else str(self.settings.run_dir)
         settings["env_kwargs"] = dict(self.settings.env_kwargs)
+        settings["wrappers"] = [dict(entry) for entry in self.settings.wrappers]
         if self.settings.vec == "auto" and isinstance(self.source, EnvFactory):
             settings["vec"] = "sync"  # until the environments are made, when it is decided
         return {
@@ -153,15 +163,19 @@ def prepare_training(
     settings = _settings({**own, "env": _name(env)})
     source: EnvFactory | VectorEnv
     if isinstance(env, gym.vector.VectorEnv):
+        insist_on_bare(settings)
         source = env
-        spaces = env.single_observation_space, env.single_action_space
+        spaces, stacking = (env.single_observation_space, env.single_action_space), None
         overrides["num_envs"] = _own_number(overrides, env.num_envs, "a vector environment")
     else:
         source = make_env_factory(
-            env, env_kwargs=dict(settings.env_kwargs), max_episode_steps=settings.max_episode_steps
+            env,
+            env_kwargs=dict(settings.env_kwargs),
+            max_episode_steps=settings.max_episode_steps,
+            wrappers=around_singles(settings),
         )
         settings = dataclasses.replace(settings, env=source.id)
-        spaces = _spaces(env if isinstance(env, gym.Env) else source)
+        spaces, stacking = _spaces(env, source)
         if isinstance(env, gym.Env):
             overrides["num_envs"] = _own_number(overrides, 1, "an environment instance")
     if preset == "auto" and isinstance(env, gym.Env | gym.vector.VectorEnv):
@@ -170,10 +184,12 @@ def prepare_training(
     obs_spec = ObsSpec.of(spaces[0], reading_of(resolved.config, encoders))
     action_spec = ActionSpec.of(spaces[1])
     check_suitable(resolved.algo, resolved.config, action_spec)
-    if isinstance(resolved.config, OffPolicyConfig):
-        _check_replay(resolved.config, source, obs_spec, action_spec)
     check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec, encoders=encoders)
     check_description(settings, resolved.config, obs_spec, action_spec)
+    frames = None
+    if isinstance(resolved.config, OffPolicyConfig):
+        frames = frames_of(resolved.config, obs_spec, stacking)
+        _check_replay(resolved.config, source, obs_spec, action_spec, frames)
     if settings.on_env_error == "restart":
         insist_on_restartable(source, settings.vec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
@@ -184,7 +200,9 @@ def prepare_training(
         )
     instance = env if isinstance(env, gym.Env | gym.vector.VectorEnv) else None
     notices = (*_notices(resolved, settings), *space_notices(resolved.config, obs_spec, action_spec, encoders))
-    return Setup(resolved, settings, source, obs_spec, action_spec, notices, instance, encoders=encoders)
+    if frames is not None:
+        notices += (frames_notice(resolved.config, obs_spec, action_spec, frames),)
+    return Setup(resolved, settings, source, obs_spec, action_spec, notices, instance, encoders=encoders, frames=frames)
 
 
 def prepare_again(
@@ -209,6 +227,8 @@ def prepare_again(
     if isinstance(env, gym.Env | gym.vector.VectorEnv):
         for name in ("num_envs", "vec", "num_workers"):
             chosen.pop(name, None)
+    if isinstance(env, gym.vector.VectorEnv):
+        chosen = {name: value for name, value in chosen.items() if name not in WRAPPER_FIELDS}
     return prepare_training(algo, env, chosen | dict(options), preset="none")
 
 
@@ -229,7 +249,11 @@ def skipping_of(setup: Setup, seeds: Seeds, restarts: Restarts | None) -> Skippi
 
 
 def _check_replay(
-    config: OffPolicyConfig, source: EnvFactory | VectorEnv, obs_spec: ObsSpec, action_spec: ActionSpec
+    config: OffPolicyConfig,
+    source: EnvFactory | VectorEnv,
+    obs_spec: ObsSpec,
+    action_spec: ActionSpec,
+    frames: Frames | None,
 ) -> None:
     """Raises UserError where the replay does not fit into memory, or hindsight finds no goals."""
     if config.hindsight != "none":
@@ -242,6 +266,7 @@ def _check_replay(
             action_spec=action_spec,
             prioritized=isinstance(config, DQNConfig) and config.prioritized,
             hindsight=config.hindsight != "none",
+            frames=frames,
         )
         limit = config.memory_limit
         require_memory(size, config.buffer_size, num_envs=config.num_envs, limit=limit)
@@ -293,7 +318,8 @@ def _settings(given: Mapping[str, Any]) -> RunSettings:
         if name == "run_dir":
             values[name] = coerce(value, Path, name)
         else:
-            values[name] = storable_kwargs(value) if name == "env_kwargs" else coerce(value, known[name], name)
+            reads = {"env_kwargs": storable_kwargs, "wrappers": storable_wrappers}.get(name)
+            values[name] = coerce(value, known[name], name) if reads is None else reads(value)
     return RunSettings(**values)
 
 
@@ -306,13 +332,16 @@ def _require_known(algo: str, overrides: Mapping[str, Any]) -> None:
             raise unknown_key(algo, name, {*known, *SETTINGS})
 
 
-def _spaces(env: gym.Env[Any, Any] | EnvFactory) -> tuple[gym.Space[Any], gym.Space[Any]]:
-    """Observation and action space; a factory makes one environment for this, which also shows that it can."""
-    probe = env if isinstance(env, gym.Env) else env()
-    spaces = probe.observation_space, probe.action_space
-    if probe is not env:
+def _spaces(env: EnvLike, source: EnvFactory) -> tuple[tuple[gym.Space[Any], gym.Space[Any]], Stacking | None]:
+    """Observation and action space, and how frames are stacked; the factory makes one environment for this, unless
+    there is one already.
+    """
+    if isinstance(env, gym.Env):
+        probe: gym.Env[Any, Any] = env if source.wrapping is None else source.wrapped(env)
+    else:
+        probe = source()
         probe.close()
-    return spaces
+    return (probe.observation_space, probe.action_space), stacking_of(probe)
 
 
 def _own_number(overrides: Mapping[str, Any], number: int, what: str) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import os
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ _MAX_PATCH = 32 << 20
 _MAX_SHOWN = 5
 
 
-def write_sources(run: Path, env: str, working_directory: str) -> None:
+def write_sources(run: Path, env: str, working_directory: str, wrappers: Iterable[str] = ()) -> None:
     """Write `code.json`, and `git.patch` where the working folder is a repository that differs from its commit.
 
     What is there already, as in a run that is resumed, stays.
@@ -27,22 +28,23 @@ def write_sources(run: Path, env: str, working_directory: str) -> None:
         RunFailedError: the disk or the permissions do not allow it.
     """
     if not (run / CODE).exists():
-        write_json(run / CODE, {"version": 1, "files": code_hashes(env)})
+        write_json(run / CODE, {"version": 1, "files": code_hashes(env, wrappers)})
         patch = _diff(working_directory)
         if patch and len(patch) <= _MAX_PATCH:
             write_atomic(run / PATCH, patch)
 
 
-def code_hashes(env: str) -> dict[str, str]:
-    """SHA-256 of each file of this package, and of the environment's own where it is one, by name."""
+def code_hashes(env: str, wrappers: Iterable[str] = ()) -> dict[str, str]:
+    """SHA-256 of each file of this package, and of those of the environment and its wrappers, by name."""
     package = Path(steadyrl.__file__).parent
     paths = {f"steadyrl/{path.relative_to(package).as_posix()}": path for path in sorted(package.rglob("*.py"))}
     paths |= {f"steadyrl/{path.relative_to(package).as_posix()}": path for path in sorted(package.rglob("_native*"))}
-    file, _, _ = env.rpartition(":")
-    if file.endswith(".py"):
-        paths[file] = Path(file)
-    elif file and (origin := _origin(file)) is not None:
-        paths[file] = origin
+    for named in (env, *wrappers):
+        file, _, _ = named.rpartition(":")
+        if file.endswith(".py"):
+            paths[file] = Path(file)
+        elif file and (origin := _origin(file)) is not None:
+            paths[file] = origin
     found = {}
     for name, path in paths.items():
         with suppress(OSError):
@@ -59,11 +61,11 @@ def _origin(module: str) -> Path | None:
     return None
 
 
-def changed_code(run: Path, env: str) -> list[str]:
+def changed_code(run: Path, env: str, wrappers: Iterable[str] = ()) -> list[str]:
     """Which files are not as they were when the run began, in words; nothing where it did not say."""
     try:
         before: dict[str, Any] = read_json(run / CODE)["files"]
-        now = code_hashes(env)
+        now = code_hashes(env, wrappers)
         names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyrl.envs.score import next_life
 from steadyrl.errors import UserError, words
 from steadyrl.training.jsonlines import write_failed
 
@@ -78,8 +79,9 @@ def record_episode(
             total, length, done = 0.0, 0, False
             write(first)
             while not done and (max_steps is None or length < max_steps):
-                obs, reward, terminated, truncated, _ = env.step(predict(obs))
-                total, length, done = total + float(reward), length + 1, terminated or truncated
+                obs, reward, terminated, truncated, info = env.step(predict(obs))
+                obs, done, score = next_life(env, obs, terminated or truncated, info)
+                total, length = total + float(reward) if score is None else score, length + 1
                 write(_frame(env))
     finally:
         env.close()

@@ -82,7 +82,10 @@ class Watched:
         self._board.origin[self.index] = self._total
         trace = EpisodeTrace.beginning(self.env.env, seed, options)
         self._board.put_start(self.index, Start(trace.seed, trace.options, trace.random_state))
-        return self.env.reset(seed=seed, options=options)
+        begun = self.env.reset(seed=seed, options=options)
+        if not self.env.trace.whole:  # a life within a game
+            self._board.forget_start(self.index)
+        return begun
 
     def _anew(self, error: BaseException, phase: Phase) -> tuple[Any, dict[str, Any]]:
         """Another environment in the place of the failed one, started with the parent's seed."""

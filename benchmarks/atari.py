@@ -1,0 +1,117 @@
+"""Preprocessed Atari frames per second beside Stable-Baselines3, and PPO on Pong.
+
+    python benchmarks/atari.py speed [--num-envs 8] [--steps 400] [--repeats 3]
+    python benchmarks/atari.py pong [--seeds 0 1 2] [--total-timesteps 10000000]
+
+`speed` steps the same number of games in one process each, in turn, with no-op starts, frame skip 4, life loss, FIRE,
+84 x 84 grey, the sign of the reward and a stack of four on both sides. It needs ale-py and OpenCV in both environments
+(--python, --peer-python).
+
+`pong` is the command behind the learning curve: the preset, every seed that was started, steps, seconds, and the final
+agent's evaluation over whole games of raw score.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+FRAMES = 4  # of the emulator in a step
+
+
+def measure(python: str, script: str, *words: object) -> dict[str, Any]:
+    """One measurement in a process of its own."""
+    command = [python, str(HERE / script), *map(str, words)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        raise SystemExit(f"{script} failed:\n{done.stderr[-2000:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def speed(options: argparse.Namespace) -> dict[str, Any]:
+    """Steps per second of both, and their ratio, in turn."""
+    scripts = {"ours": (options.python, "atari_ours.py"), "sb3": (options.peer_python, "atari_peer.py")}
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in scripts}
+    for i in range(options.repeats):
+        for name in scripts if i % 2 == 0 else reversed(scripts):
+            rows[name].append(measure(*scripts[name], options.env, options.num_envs, options.steps))
+    rates = {name: [row["steps"] / row["seconds"] for row in found] for name, found in rows.items()}
+    assert {row["steps"] for found in rows.values() for row in found} == {options.steps * options.num_envs}
+    pairs = [round(ours / theirs, 3) for ours, theirs in zip(rates["ours"], rates["sb3"], strict=True)]
+    cpu = {name: median(row["cpu_seconds"] for row in found) for name, found in rows.items()}
+    return {
+        "env": options.env,
+        "num_envs": options.num_envs,
+        "steps": options.steps * options.num_envs,
+        "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
+        "versions": {name: found[0]["versions"] for name, found in rows.items()},
+        "observations": {name: found[0]["observations"] for name, found in rows.items()},
+        "steps_per_second": {name: round(median(found), 1) for name, found in rates.items()},
+        "frames_per_second": {name: round(FRAMES * median(found), 1) for name, found in rates.items()},
+        "ratio": round(median(pairs), 3),
+        "ratios_pairwise": pairs,
+        "ratio_of_cpu_time": round(cpu["sb3"] / cpu["ours"], 3),
+    }
+
+
+def pong(options: argparse.Namespace) -> dict[str, Any]:
+    """Every seed trained and evaluated, one after the other."""
+    runs = []
+    for seed in options.seeds:
+        words = ["train", "ppo", options.env, "--seed", str(seed), "--json", "--quiet", "--eval-episodes", "10"]
+        if options.total_timesteps is not None:
+            words += ["--total-timesteps", str(options.total_timesteps)]
+        start = perf_counter()
+        done = subprocess.run(
+            [options.python, "-m", "steadyrl", *words, *options.more], capture_output=True, text=True, check=False
+        )
+        row: dict[str, Any] = {"seed": seed, "status": done.returncode, "seconds": round(perf_counter() - start, 1)}
+        if done.returncode == 0:
+            document = json.loads(done.stdout)
+            row |= {key: document[key] for key in ("run", "total_timesteps", "fps", "eval")}
+        else:
+            row["error"] = done.stderr[-2000:]
+        runs.append(row)
+        print(json.dumps(row), file=sys.stderr, flush=True)
+    return {
+        "env": options.env,
+        "command": f"steadyrl train ppo {options.env} --seed S {' '.join(options.more)}".strip(),
+        "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
+        "runs": runs,
+    }
+
+
+def main() -> None:
+    """Measure, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("speed", "pong"))
+    parser.add_argument("--env", default="PongNoFrameskip-v4")
+    parser.add_argument("--num-envs", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=400, help="vector steps of a measurement")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--total-timesteps", type=int, help="the preset's by default")
+    parser.add_argument("--more", nargs=argparse.REMAINDER, default=[], help="further words for `steadyrl train`")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--peer-python", default=str(HERE.parent / ".venv-peers" / "bin" / "python"))
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    document = speed(options) if options.what == "speed" else pong(options)
+    text = json.dumps(document, indent=2)
+    (options.output or RESULTS / f"atari-{options.what}.json").write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Wrappers by name: Gymnasium's, those of any package, and those of a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from steadyrl.envs.registry import import_module, load_file
+from steadyrl.errors import SteadyRLError, UserError, nearest, words
+
+_GYMNASIUM = "gymnasium.wrappers"
+_REFUSED = {"Autoreset": "it resets the environment by itself, which is done here already"}
+
+
+def wrapped(env: gym.Env[Any, Any], entry: Mapping[str, Any], name: str) -> gym.Env[Any, Any]:
+    """The environment in a wrapper.
+
+    Args:
+        env: The environment.
+        entry: `name` and `kwargs` of the wrapper.
+        name: How errors call the environment.
+
+    Raises:
+        UserError: there is no such wrapper, it does not take these arguments, or it makes no environment.
+    """
+    wrapper = wrapper_of(entry["name"])
+    kwargs = {key: tuple(value) if isinstance(value, list) else value for key, value in entry["kwargs"].items()}
+    try:
+        made = wrapper(env, **kwargs)
+    except (SteadyRLError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise UserError(
+            f"The wrapper {entry['name']} around {name} raised {type(error).__name__}: {words(error)}",
+            remedy="Correct its arguments, such as wrappers=[{'name': NAME, 'kwargs': {...}}], or leave it out.",
+            code="wrapper",
+        ) from error
+    if not isinstance(made, gym.Env):
+        raise UserError(
+            f"The wrapper {entry['name']} around {name} gave a {type(made).__name__}, which is no gymnasium.Env.",
+            remedy="Derive it from gymnasium.Wrapper.",
+            code="wrapper",
+        )
+    return made
+
+
+def wrapper_of(name: str) -> Callable[..., Any]:
+    """The class or function of this name.
+
+    Raises:
+        UserError: there is none; the nearest one is named.
+    """
+    module, _, attribute = name.rpartition(":")
+    if module.endswith(".py"):
+        return load_file(Path(module).absolute(), attribute)
+    if not module:
+        module, _, attribute = name.rpartition(".")
+    if module in ("", _GYMNASIUM, "gym.wrappers"):
+        return _of_gymnasium(attribute, name)
+    import_module(module, name)
+    found: Any = sys.modules[module]
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        classes = [key for key, value in vars(sys.modules[module]).items() if _is_wrapper(value)]
+        raise UserError(
+            f"The module {module} has no wrapper '{attribute}'.",
+            remedy=nearest(attribute, classes) or f"It has {', '.join(classes) or 'none'}.",
+            code="unknown-wrapper",
+        )
+    wrapper: Callable[..., Any] = found
+    return wrapper
+
+
+def _of_gymnasium(attribute: str, name: str) -> Callable[..., Any]:
+    known = [key for key in dir(gym.wrappers) if _is_wrapper(getattr(gym.wrappers, key)) and key not in _REFUSED]
+    if attribute in _REFUSED:
+        raise UserError(
+            f"The wrapper {attribute} cannot be used: {_REFUSED[attribute]}.", remedy="Leave it out.", code="wrapper"
+        )
+    if attribute not in known:
+        raise UserError(
+            f"There is no wrapper '{name}' in gymnasium.wrappers.",
+            remedy=nearest(attribute, known)
+            or f"One of your own is named package.module:{attribute} or "
+            f"path/to/file.py:{attribute}. Gymnasium has {', '.join(known)}.",
+            code="unknown-wrapper",
+        )
+    wrapper: Callable[..., Any] = getattr(gym.wrappers, attribute)
+    return wrapper
+
+
+def _is_wrapper(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, gym.Wrapper)

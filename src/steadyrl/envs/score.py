@@ -1,0 +1,142 @@
+"""The raw score of whole games, whatever wrappers learn from: clipped rewards, episodes that end with a life."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+
+GAME = "steadyrl_game"  # key of `info`: the raw sum of rewards of the game that is over
+PART = "steadyrl_part"  # key of `info`: only an episode for learning is over, or begins; the game goes on
+
+Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
+
+
+class RawScore(gym.Wrapper[Any, Any, Any, Any]):
+    """Adds up the rewards of an environment as it gives them; next to it, below every other wrapper.
+
+    Attributes:
+        total: Raw rewards since the last reset.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.total = 0.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """A game begins."""
+        self.total = 0.0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Stepped:
+        """Take a step."""
+        result = self.env.step(action)
+        self.total += float(result[1])
+        return result
+
+
+class WholeGames(gym.Wrapper[Any, Any, Any, Any]):
+    """Tells the raw score where a game is over; ends an episode for learning, but no game, where a life is lost.
+
+    After the loss of a life `reset()` without a seed goes on with the game: one step without action, as in OpenAI's
+    Baselines and Stable-Baselines3. With a seed or options it begins a new game.
+
+    Args:
+        env: The environment, with all wrappers that belong to the game.
+        score: Its raw rewards.
+        lives: Whether a lost life ends the episode.
+        begin: Actions that every episode begins with.
+        idle: The action that does nothing.
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        score: RawScore,
+        *,
+        lives: bool = False,
+        begin: tuple[Any, ...] = (),
+        idle: Any = 0,
+    ) -> None:
+        super().__init__(env)
+        self._score = score
+        self._by_life = lives
+        self._begin = list(begin)
+        self._idle = idle
+        self._lives = 0
+        self._part = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin a game, or go on with one after the loss of a life."""
+        goes_on = self._part and seed is None and not options
+        self._part = False
+        ended: float | None = None
+        actions = [self._idle, *self._begin] if goes_on else self._begin
+        if not goes_on:
+            obs, info = self.env.reset(seed=seed, options=options)
+        for action in actions:
+            obs, _, terminated, truncated, info = self.env.step(action)
+            if terminated or truncated:
+                ended, goes_on = (self._score.total if goes_on else ended), False
+                obs, info = self.env.reset()
+        if self._by_life:
+            self._lives = self._lives_left()
+        if ended is not None:
+            info = {**info, GAME: ended}
+        elif goes_on:
+            info = {**info, PART: True}
+        return obs, info
+
+    def step(self, action: Any) -> Stepped:
+        """Take a step."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        if terminated or truncated:
+            self._part = False
+            return obs, reward, terminated, truncated, {**info, GAME: self._score.total}
+        if self._by_life:
+            # A game may show 0 lives for some frames before it is over (Qbert), and lives may be won.
+            before, self._lives = self._lives, self._lives_left()
+            if 0 < self._lives < before:
+                self._part = True
+                return obs, reward, True, False, {**info, PART: True}
+        return obs, reward, terminated, truncated, info
+
+    def _lives_left(self) -> int:
+        return int(self.env.unwrapped.ale.lives())  # type: ignore[attr-defined]
+
+
+class LearnedReward(gym.Wrapper[Any, Any, Any, Any]):
+    """What is learned from instead of the reward.
+
+    Args:
+        env: The environment.
+        sign: Its sign (Mnih et al. 2015).
+        scale: Or the reward times this.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], *, sign: bool = False, scale: float = 1.0) -> None:
+        super().__init__(env)
+        self._sign = sign
+        self._scale = scale
+
+    def step(self, action: Any) -> Stepped:
+        """Take a step."""
+        obs, reward, *rest = self.env.step(action)
+        learned = float(np.sign(float(reward))) if self._sign else float(reward) * self._scale
+        return obs, learned, *rest
+
+
+def next_life(env: gym.Env[Any, Any], obs: Any, over: bool, info: dict[str, Any]) -> tuple[Any, bool, float | None]:
+    """Where a game stands after a step: the observation to act on, whether it is over, and its raw score if told.
+
+    Args:
+        env: The environment, in which the game goes on where only a life is lost.
+        obs: What the step gave.
+        over: Terminated or truncated.
+        info: What the step told.
+    """
+    if PART in info:
+        obs, info = env.reset()
+        over = GAME in info
+    return obs, over, info.get(GAME)
