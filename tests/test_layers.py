@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "configs": BASE,
     "config": BASE | {"configs"},
     "envs": FOUNDATION,
+    "checker": FOUNDATION | {"envs"},
     "kernels": BASE,
     "nn": BASE | {"seeding", "spaces", "kernels"},
     "data": BASE | {"seeding", "spaces", "kernels"},
@@ -33,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "algorithms": FOUNDATION | TENSORS | {"bundle"},
     "training": LEARNING | {"envs"},
     "bench": LEARNING | {"envs", "training"},
-    "cli": LEARNING | {"envs", "training", "bench"},
+    "cli": LEARNING | {"envs", "checker", "training", "bench"},
     "__main__": {"cli"},
 }
 
@@ -51,6 +52,7 @@ TORCH_FREE = [
     "configs",
     "stats",
     "envs",
+    "checker",
     "training.events",
     "training.displays",
     "cli",

@@ -120,18 +120,12 @@ class EnvFactory:
         Raises:
             UserError: it cannot be made like this.
         """
-        kwargs = dict(self.env_kwargs)
-        if render_mode is not None:
-            kwargs["render_mode"] = render_mode
-        with quiet_gymnasium():
-            try:
-                env = self._source.make(kwargs, self.max_episode_steps)
-            except (SteadyRLError, KeyboardInterrupt):
-                raise
-            except (gym.error.DependencyNotInstalled, ImportError) as error:
-                raise missing_package(self.id, error) from error
-            except BaseException as error:
-                raise self.not_made(error) from error
+        try:
+            env = self.bare(render_mode)
+        except (SteadyRLError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise self.not_made(error) from error
         insist_on_gymnasium(env, self.id)
         insist_on_spaces(env, self.id)
         if render_mode is not None and env.render_mode != render_mode:
@@ -142,6 +136,22 @@ class EnvFactory:
                 code="render-mode",
             )
         return Canonical(env, self.id, index, role)
+
+    def bare(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """Make an environment as it is, without the wrapper of this library.
+
+        Raises:
+            UserError: a package is missing.
+            BaseException: whatever its constructor raises.
+        """
+        kwargs = dict(self.env_kwargs)
+        if render_mode is not None:
+            kwargs["render_mode"] = render_mode
+        with quiet_gymnasium():
+            try:
+                return self._source.make(kwargs, self.max_episode_steps)
+            except (gym.error.DependencyNotInstalled, ImportError) as error:
+                raise missing_package(self.id, error) from error
 
     def not_made(self, error: BaseException) -> UserError:
         """The error of a constructor, in words; an argument that it does not take is named."""

@@ -1,0 +1,369 @@
+"""A vector version beside single environments that are stepped with the same seeds and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from steadyrl.checker.plan import SEED
+from steadyrl.checker.probe import world
+from steadyrl.checker.probe.driver import Broken, Driver, Fault, fault_of
+from steadyrl.checker.probe.forms import form_of
+from steadyrl.checker.probe.kept import Kept
+from steadyrl.checker.probe.play import PIN
+from steadyrl.checker.probe.policies import corners
+from steadyrl.checker.probe.stage import Stage
+from steadyrl.checker.probe.values import brief, difference, own
+
+NUM_ENVS = 4
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """Where a vector version differs from what it should return.
+
+    Attributes:
+        step: Of the vector.
+        row: Number of the environment.
+        what: In words.
+    """
+
+    step: int
+    row: int
+    what: str
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """As evidence of a finding."""
+        return {"step": self.step, "environment": self.row, "value": self.what, "seed": SEED}
+
+
+@dataclass
+class Vectors:
+    """What a vector version does.
+
+    Attributes:
+        raised: What it raised, and where.
+        mode: The declared autoreset mode; empty where none is.
+        form: What is wrong with its own form, such as shapes, in words.
+        obs_faults: Observations that are unlike the batched space: kind -> where.
+        final: Where the last observation of an episode is lost or wrong.
+        unlike: Where it differs from the single environment.
+        comparable: Whether the same seeds give the same starts as single environments do.
+        repeats: Where a second instance with the same seed differs.
+        aliased: A returned array that changed afterwards.
+        alike: All its environments start alike with one seed, while single ones do not.
+        mutated: An array of actions was written into.
+        compared: Vector steps.
+        ends: Ends of episodes among them.
+    """
+
+    raised: Fault | None = None
+    mode: str = ""
+    form: str = ""
+    obs_faults: dict[str, Unlike] = field(default_factory=dict)
+    final: Unlike | None = None
+    unlike: Unlike | None = None
+    comparable: bool = False
+    repeats: Unlike | None = None
+    aliased: Unlike | None = None
+    alike: bool = False
+    mutated: Unlike | None = None
+    compared: int = 0
+    ends: int = 0
+
+
+class VectorProbe:
+    """Steps a vector version.
+
+    Args:
+        stage: Makes the single environments; its plan has the budget.
+        make: Makes the vector version with so many environments; None where there is only `instance`.
+        instance: A vector environment that was given.
+        singles: Whether single environments can be made to compare with.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        make: Callable[[int], VectorEnv[Any, Any, Any]] | None,
+        instance: VectorEnv[Any, Any, Any] | None = None,
+        singles: bool = True,
+    ) -> None:
+        self._stage, self._make, self._instance, self._singles = stage, make, instance, singles
+        self.found = Vectors()
+
+    def run(self) -> Vectors:
+        """Compare."""
+        try:
+            vector = self._made()
+            self.found.mode = _mode(vector)
+            self.found.form = _form(vector)
+            if not self.found.form:
+                self._beside(vector)
+            if self._make is not None:
+                vector.close()
+                self._again()
+        except Broken as broken:
+            self.found.raised = self.found.raised or broken.fault
+        except Exception as error:
+            self.found.raised = fault_of(error, "step", self.found.compared)
+        return self.found
+
+    def _made(self) -> VectorEnv[Any, Any, Any]:
+        if self._make is None:
+            assert self._instance is not None
+            return self._instance
+        self._stage.beat("make", 0, None)
+        try:
+            return self._make(NUM_ENVS)
+        except BaseException as error:
+            raise Broken(fault_of(error, "make", 0)) from error
+
+    def _actions(self, vector: VectorEnv[Any, Any, Any]) -> Callable[[int], Any]:
+        """Random actions, with stretches of extreme ones, which ends by failure need."""
+        space = batch_space(vector.single_action_space, vector.num_envs)
+        space.seed(SEED)
+        extremes = [action for _, action in corners(vector.single_action_space)]
+
+        def action(step: int) -> Any:
+            sample = space.sample()
+            stretch = step // 40 % 3
+            if stretch and extremes and isinstance(sample, np.ndarray):
+                for i in range(vector.num_envs):
+                    sample[i] = extremes[(i + stretch) % len(extremes)]
+            return sample
+
+        return action
+
+    def _beside(self, vector: VectorEnv[Any, Any, Any]) -> None:
+        """The vector, step by step beside singles that are reset as its mode says."""
+        world.pin_generators(PIN)
+        obs, _ = self._call("reset", partial(vector.reset, seed=SEED))
+        kept = Kept()
+        self._keep(kept, 0, obs)
+        self._obs_form(vector, obs, 0)
+        rows = [row_of(obs, i) for i in range(vector.num_envs)]
+        expected = _Expected(self._stage, vector.num_envs) if self._singles else None
+        if expected is not None:
+            starts = expected.reset()
+            self.found.comparable = all(difference(a, b) is None for a, b in zip(rows, starts, strict=True))
+            same = all(difference(rows[0], row) is None for row in rows[1:])
+            self.found.alike = same and any(difference(starts[0], start) is not None for start in starts[1:])
+        action = self._actions(vector)
+        for step in range(1, self._stage.plan.vector_steps + 1):
+            self.found.compared = step
+            actions = action(step)
+            given = own(actions)
+            result = self._call("step", partial(vector.step, actions))
+            if difference(given, own(actions)) is not None and self.found.mutated is None:
+                self.found.mutated = Unlike(step, 0, "the array of actions was changed")
+            self._keep(kept, step, result[0])
+            if not self._shapes(vector, result, step):
+                return
+            self._obs_form(vector, result[0], step)
+            self._ends(vector, result, step)
+            if expected is not None and self.found.comparable:
+                self._compare(vector, expected, given, result, step)
+                if self.found.unlike is not None or self.found.final is not None:
+                    break
+            if self.found.mode == "Disabled":
+                done = np.logical_or(result[2], result[3])
+                if done.any():
+                    self._call("reset", partial(vector.reset, options={"reset_mask": done.copy()}))
+        if expected is not None:
+            expected.close()
+
+    def _ends(self, vector: VectorEnv[Any, Any, Any], result: Any, step: int) -> None:
+        """Whether an end in SAME_STEP mode tells the last observation."""
+        done = np.logical_or(result[2], result[3])
+        self.found.ends += int(done.sum())
+        if self.found.mode != "SameStep" or self.found.final is not None:
+            return
+        for i in np.flatnonzero(done):
+            last = _entry(result[4], "final_obs", int(i))
+            if last is None:
+                self.found.final = Unlike(step, int(i), "infos has no final_obs for it")
+                return
+            faults = form_of(vector.single_observation_space)(own(last))
+            if faults:
+                self.found.final = Unlike(
+                    step, int(i), f"final_obs is {faults[0].found} instead of {faults[0].expected}"
+                )
+
+    def _compare(self, vector: Any, expected: _Expected, actions: Any, result: Any, step: int) -> None:
+        for i in range(vector.num_envs):
+            if expected.waiting[i] and self.found.mode == "NextStep":
+                begun = expected.begin(i)
+                unlike = difference(begun, row_of(result[0], i))
+                if unlike is not None or result[2][i] or result[3][i] or float(result[1][i]):
+                    what = (
+                        f"the step after an end is a reset without reward or flags, but it returned {unlike or 'those'}"
+                    )
+                    self.found.unlike = Unlike(step, i, what)
+                continue
+            if expected.waiting[i] and self.found.mode == "Disabled":
+                expected.begin(i)
+            told = expected.step(i, row_of(actions, i))
+            ended = bool(told.terminated) or bool(told.truncated)
+            self._row(expected, told, result, step, i, ended)
+
+    def _row(self, expected: _Expected, told: Any, result: Any, step: int, i: int, ended: bool) -> None:
+        flags = bool(result[2][i]), bool(result[3][i])
+        wanted = bool(told.terminated), bool(told.truncated)
+        if flags != wanted:
+            self.found.unlike = Unlike(step, i, f"terminated, truncated are {flags} instead of {wanted}")
+            return
+        # Rewards of a vector may be float32: the single one's, rounded to that, is the same.
+        reward = result[1][i]
+        if not np.isclose(float(reward), float(told.reward), rtol=1e-5, atol=1e-6, equal_nan=True):
+            self.found.unlike = Unlike(step, i, f"the reward is {brief(reward)} instead of {brief(float(told.reward))}")
+            return
+        obs = row_of(result[0], i)
+        if ended and self.found.mode == "SameStep":
+            last = _entry(result[4], "final_obs", i)
+            lost = difference(own(told.obs), own(last)) if last is not None else None
+            if last is None:
+                self.found.final = Unlike(step, i, "infos has no final_obs for it")
+            elif lost is not None:
+                self.found.final = Unlike(step, i, f"final_obs{lost.path} is {lost.other}, not {lost.one}")
+            begun = expected.begin(i)
+            again = difference(begun, obs)
+            if again is not None and self.found.final is None:
+                self.found.unlike = Unlike(step, i, f"the new episode starts with {again.other} instead of {again.one}")
+            return
+        unlike = difference(own(told.obs), obs)
+        if unlike is not None:
+            what = f"the observation{unlike.path} is {unlike.other} instead of {unlike.one}"
+            if ended:
+                self.found.final = Unlike(step, i, f"{what}, where the episode ended")
+            else:
+                self.found.unlike = Unlike(step, i, what)
+
+    def _again(self) -> None:
+        """A second vector with the same seed and actions."""
+        told: list[list[Any]] = []
+        for _ in range(2):
+            vector = self._made()
+            world.pin_generators(PIN)
+            action, rows = self._actions(vector), []
+            obs, _ = self._call("reset", partial(vector.reset, seed=SEED))
+            rows.append((own(obs),))
+            for step in range(1, min(60, self._stage.plan.vector_steps) + 1):
+                actions = action(step)
+                result = self._call("step", partial(vector.step, actions))
+                rows.append(tuple(own(part) for part in result[:4]))
+                if self.found.mode == "Disabled" and np.logical_or(result[2], result[3]).any():
+                    break
+            told.append(rows)
+            vector.close()
+        for step, (one, other) in enumerate(zip(*told, strict=False)):
+            unlike = difference(one, other)
+            if unlike is not None:
+                self.found.repeats = Unlike(step, 0, str(unlike))
+                return
+
+    def _keep(self, kept: Kept, step: int, obs: Any) -> None:
+        for _, (at, what) in kept.add(step, obs, None):
+            self.found.aliased = self.found.aliased or Unlike(at, 0, what)
+
+    def _obs_form(self, vector: VectorEnv[Any, Any, Any], obs: Any, step: int) -> None:
+        for i in range(vector.num_envs):
+            for fault in form_of(vector.single_observation_space)(row_of(obs, i)):
+                what = f"{fault.found} instead of {fault.expected}{f' at {fault.key}' if fault.key else ''}"
+                self.found.obs_faults.setdefault(fault.kind, Unlike(step, i, what))
+
+    def _shapes(self, vector: VectorEnv[Any, Any, Any], result: Any, step: int) -> bool:
+        if not isinstance(result, tuple) or len(result) != 5:
+            self.found.form = f"step() returned {len(result) if isinstance(result, tuple) else 'one'} values"
+            return False
+        for name, value, kinds in (
+            ("rewards", result[1], "fiu"),
+            ("terminated", result[2], "b"),
+            ("truncated", result[3], "b"),
+        ):
+            array = np.asarray(value)
+            if array.shape != (vector.num_envs,) or array.dtype.kind not in kinds:
+                self.found.form = f"{name} of step {step} has shape {array.shape} and dtype {array.dtype}"
+                return False
+        if not isinstance(result[4], dict):
+            self.found.form = f"infos of step {step} is a {type(result[4]).__name__}"
+            return False
+        return True
+
+    def _call(self, phase: str, function: Callable[[], Any]) -> Any:
+        self._stage.beat(phase, self.found.compared, SEED)
+        try:
+            return function()
+        except BaseException as error:
+            raise Broken(fault_of(error, phase, self.found.compared)) from error
+
+
+class _Expected:
+    """Single environments, one a row, with the seeds that a vector gives them."""
+
+    def __init__(self, stage: Stage, count: int) -> None:
+        self._drivers: list[Driver] = [stage.drive() for _ in range(count)]
+        self.waiting = [False] * count
+
+    def reset(self) -> list[Any]:
+        return [own(driver.reset(seed=SEED + i)[0]) for i, driver in enumerate(self._drivers)]
+
+    def begin(self, i: int) -> Any:
+        self.waiting[i] = False
+        return own(self._drivers[i].reset()[0])
+
+    def step(self, i: int, action: Any) -> Any:
+        step = self._drivers[i].step(action)
+        self.waiting[i] = bool(step.terminated) or bool(step.truncated)
+        return step
+
+    def close(self) -> None:
+        for driver in self._drivers:
+            driver.close()
+
+
+def row_of(batch: Any, i: int) -> Any:
+    """The value of one environment in a batch, its own."""
+    if isinstance(batch, dict):
+        return {key: row_of(part, i) for key, part in batch.items()}
+    if isinstance(batch, tuple) and batch and isinstance(batch[0], np.ndarray | dict | tuple):
+        return tuple(row_of(part, i) for part in batch)
+    value = batch[i]
+    return value.copy() if isinstance(value, np.ndarray) else own(value)
+
+
+def _entry(infos: Any, key: str, i: int) -> Any:
+    values = infos.get(key) if isinstance(infos, dict) else None
+    if values is None:
+        return None
+    mask = infos.get(f"_{key}")
+    if mask is not None and not mask[i]:
+        return None
+    return row_of(values, i) if isinstance(values, dict) else values[i]
+
+
+def _mode(vector: VectorEnv[Any, Any, Any]) -> str:
+    mode = (vector.metadata or {}).get("autoreset_mode")
+    return str(AutoresetMode(mode).value) if mode is not None else ""
+
+
+def _form(vector: VectorEnv[Any, Any, Any]) -> str:
+    """What is wrong with what a vector declares, in words."""
+    for name in ("single_observation_space", "single_action_space", "observation_space", "action_space"):
+        if not isinstance(getattr(vector, name, None), gym.Space):
+            return f"it has no {name}"
+    if not isinstance(getattr(vector, "num_envs", None), int):
+        return "it has no num_envs"
+    for name in ("observation_space", "action_space"):
+        wanted = batch_space(getattr(vector, f"single_{name}"), vector.num_envs)
+        if getattr(vector, name) != wanted:
+            return f"its {name} is {getattr(vector, name)} instead of {wanted}"
+    return ""
