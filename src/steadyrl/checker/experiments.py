@@ -51,7 +51,7 @@ def _survey(stage: Stage, context: Context) -> Survey:
     surveyor = Surveyor(stage, driver)
     surveyor.survey.limit = context.facts.limit
     context.survey = surveyor.run()
-    driver.close()
+    surveyor.driver.close()
     survey = context.survey
     times = sorted(survey.times)
     context.numbers |= {

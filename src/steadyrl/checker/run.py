@@ -192,7 +192,7 @@ def _here(factory: EnvFactory, plan: Plan, why: UserError) -> _Result:
     """The one instance that cannot be sent anywhere, played in this process."""
     alone = plan_of(no_side_effects=True, timeout=plan.timeout)
     env = factory.bare()
-    stage = Stage(lambda mode: env, alone, factory.id, single=True)
+    stage = Stage(lambda mode: env, alone, factory.id)
     result, context = _Result(), Context()
     for name in ALONE:
         with quiet_gymnasium():

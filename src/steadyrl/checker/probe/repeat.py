@@ -244,7 +244,7 @@ class Repeater:
             self.found.reseeds = _repeats_itself(driver)
         else:
             fixed = [name for name, state in states[0].items() if all(other.get(name) == state for other in states)]
-            self.found.spent = [name for name in fixed if _is_used(driver, name)]
+            self.found.spent = [name for name in fixed if _is_drawn_from(driver, name)]
         driver.close()
 
 
@@ -288,10 +288,16 @@ def generator_state(generator: Any) -> str:
     return repr(generator.get_state(legacy=True))
 
 
-def _is_used(driver: Driver, name: str) -> bool:
-    """Whether an unseeded reset and some steps move this generator."""
+def _is_drawn_from(driver: Driver, name: str) -> bool:
+    """Whether a reset brings this generator back to where it was, or a reset and some steps move it."""
     value = own_generators(driver)[name]
     before = generator_state(value)
+    value.random()
+    driver.reset(seed=SEED)
+    now = own_generators(driver).get(name)
+    if now is not None and generator_state(now) == before:
+        return True
+    before = generator_state(now)
     acting = at_random(driver.env.action_space)(SEED)
     driver.reset()
     for _ in range(20):

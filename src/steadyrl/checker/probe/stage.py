@@ -33,7 +33,6 @@ class Stage:
         stderr: The same.
         heard: Bytes of each stream that were there at the last look.
         registered: Gymnasium's specification where the environment was given by id.
-        single: Whether there is one instance only.
     """
 
     maker: Callable[[str | None], gym.Env[Any, Any]]
@@ -44,15 +43,17 @@ class Stage:
     stderr: Output | Silence = field(default_factory=Silence)
     heard: dict[str, int] = field(default_factory=dict)
     registered: Any = None
-    single: bool = False
+    _one: Driver | None = None
 
     def drive(self, render_mode: str | None = None) -> Driver:
-        """A new instance.
+        """A new instance; where there may be one only, that one.
 
         Raises:
             Broken: its constructor raised something.
             SteadyRLError: it cannot be made here, for the want of a package say.
         """
+        if self._one is not None:
+            return self._one
         self.beat("make", 0, None)
         try:
             env = self.maker(render_mode)
@@ -60,4 +61,7 @@ class Stage:
             raise
         except BaseException as error:
             raise Broken(fault_of(error, "make", 0)) from error
-        return Driver(env, self.beat)
+        driver = Driver(env, self.beat)
+        if self.plan.alone:
+            self._one = driver
+        return driver

@@ -20,6 +20,7 @@ from steadyrl.checker.probe.values import brief, own
 
 _CLOSE_LOOK = 300  # steps in which costly things (generators, output) are looked at one by one
 _RANDOM_STEPS = 1_000  # at random, before anything else
+_RANDOM_SHARE = 0.72  # of all, where there are few
 _MOST_RANDOM = 200  # episodes for them
 _ROWS = 8_000  # rows of features that are kept
 _LOOK_AGAIN = 64  # steps between two looks at memory and open files
@@ -115,6 +116,7 @@ class Survey:
         exhausted: Why it was ended early: `memory`, `files` or empty.
         limit: Steps of an episode as registered, or by a TimeLimit.
         masked: Whether there are action masks.
+        arity: What reset and step returned, where that was not two and five values.
     """
 
     episodes: list[Episode] = field(default_factory=list)
@@ -136,6 +138,7 @@ class Survey:
     exhausted: str = ""
     limit: int | None = None
     masked: bool = False
+    arity: dict[str, str] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -157,7 +160,7 @@ class Surveyor:
     """
 
     def __init__(self, stage: Stage, driver: Driver) -> None:
-        self._stage, self._driver = stage, driver
+        self._stage, self.driver = stage, driver
         self._form = form_of(driver.env.observation_space)
         self._space = driver.env.action_space
         self._features = Features(driver.env.observation_space)
@@ -181,6 +184,7 @@ class Surveyor:
         if self._rows:
             self.survey.rows = np.stack(self._rows)
             self.survey.row_episodes, self.survey.row_steps = np.array(self._where).T
+        self.survey.arity |= self.driver.arity
         return self.survey
 
     def _policies(self) -> Iterator[tuple[str, Policy]]:
@@ -190,7 +194,7 @@ class Surveyor:
             while True:
                 yield "random", at_random(self._space)(self._seed())
         for _ in range(_MOST_RANDOM):
-            if self.survey.steps >= _RANDOM_STEPS:
+            if self.survey.steps >= min(_RANDOM_STEPS, _RANDOM_SHARE * self._stage.plan.survey_steps):
                 break
             yield "random", at_random(self._space)(self._seed())
         extremes = [(name, always(self._space, action)) for name, action in corners(self._space)]
@@ -219,13 +223,13 @@ class Surveyor:
 
     def _spent(self) -> bool:
         plan, survey = self._stage.plan, self.survey
-        cpu, waited = time.process_time() - self._started, self._waited + self._driver.spent
+        cpu, waited = time.process_time() - self._started, self._waited + self.driver.spent
         over = cpu > plan.survey_s or waited > 3 * plan.survey_s
         faults = sum(episode.fault is not None for episode in survey.episodes)
         return over or bool(survey.exhausted) or survey.steps >= plan.survey_steps or faults > 40
 
     def _episode(self, name: str, policy: Policy, cap: int) -> None:
-        driver, survey = self._driver, self.survey
+        driver, survey = self.driver, self.survey
         last = survey.episodes[-1] if survey.episodes else None
         early = last is not None and not last.complete and last.fault is None
         episode = Episode(name, self._seed(), early=early)
@@ -263,10 +267,11 @@ class Surveyor:
         except Broken as broken:
             episode.fault = broken.fault
             episode.length = min(episode.length, broken.fault.step)
-            if not self._stage.single and not self._spent():
+            if not self._stage.plan.alone and not self._spent():
                 driver.close()
+                survey.arity |= driver.arity
                 self._waited += driver.spent
-                self._driver = self._stage.drive()
+                self.driver = self._stage.drive()
 
     def _look(self, place: Place, obs: Any, info: Any, kept: Kept, before: Any) -> None:
         survey = self.survey
@@ -319,7 +324,7 @@ class Surveyor:
             if not isinstance(flag, bool | np.bool_):
                 self._note("flag-type", place, f"`{key}` is {brief(flag)} ({type(flag).__name__})")
             setattr(episode, key, _truth(flag))
-        inner = self._driver.tap.flags
+        inner = self.driver.tap.flags
         episode.own = (_truth(inner[0]), _truth(inner[1]))
 
     def _info(self, place: Place, info: Any) -> None:

@@ -99,12 +99,14 @@ class VectorProbe:
     ) -> None:
         self._stage, self._make, self._instance, self._singles = stage, make, instance, singles
         self.found = Vectors()
+        self._mode = "NextStep"
 
     def run(self) -> Vectors:
         """Compare."""
         try:
             vector = self._made()
             self.found.mode = _mode(vector)
+            self._mode = self.found.mode or self._mode
             self.found.form = _form(vector)
             if not self.found.form:
                 self._beside(vector)
@@ -174,7 +176,7 @@ class VectorProbe:
                 self._compare(vector, expected, given, result, step)
                 if self.found.unlike is not None or self.found.final is not None:
                     break
-            if self.found.mode == "Disabled":
+            if self._mode == "Disabled":
                 done = np.logical_or(result[2], result[3])
                 if done.any():
                     self._call("reset", partial(vector.reset, options={"reset_mask": done.copy()}))
@@ -185,7 +187,7 @@ class VectorProbe:
         """Whether an end in SAME_STEP mode tells the last observation."""
         done = np.logical_or(result[2], result[3])
         self.found.ends += int(done.sum())
-        if self.found.mode != "SameStep" or self.found.final is not None:
+        if self._mode != "SameStep" or self.found.final is not None:
             return
         for i in np.flatnonzero(done):
             last = _entry(result[4], "final_obs", int(i))
@@ -200,7 +202,7 @@ class VectorProbe:
 
     def _compare(self, vector: Any, expected: _Expected, actions: Any, result: Any, step: int) -> None:
         for i in range(vector.num_envs):
-            if expected.waiting[i] and self.found.mode == "NextStep":
+            if expected.waiting[i] and self._mode == "NextStep":
                 begun = expected.begin(i)
                 unlike = difference(begun, row_of(result[0], i))
                 if unlike is not None or result[2][i] or result[3][i] or float(result[1][i]):
@@ -209,7 +211,7 @@ class VectorProbe:
                     )
                     self.found.unlike = Unlike(step, i, what)
                 continue
-            if expected.waiting[i] and self.found.mode == "Disabled":
+            if expected.waiting[i] and self._mode == "Disabled":
                 expected.begin(i)
             told = expected.step(i, row_of(actions, i))
             ended = bool(told.terminated) or bool(told.truncated)
@@ -227,7 +229,7 @@ class VectorProbe:
             self.found.unlike = Unlike(step, i, f"the reward is {brief(reward)} instead of {brief(float(told.reward))}")
             return
         obs = row_of(result[0], i)
-        if ended and self.found.mode == "SameStep":
+        if ended and self._mode == "SameStep":
             last = _entry(result[4], "final_obs", i)
             lost = difference(own(told.obs), own(last)) if last is not None else None
             if last is None:
@@ -260,7 +262,7 @@ class VectorProbe:
                 actions = action(step)
                 result = self._call("step", partial(vector.step, actions))
                 rows.append(tuple(own(part) for part in result[:4]))
-                if self.found.mode == "Disabled" and np.logical_or(result[2], result[3]).any():
+                if self._mode == "Disabled" and np.logical_or(result[2], result[3]).any():
                     break
             told.append(rows)
             vector.close()

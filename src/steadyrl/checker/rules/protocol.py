@@ -41,25 +41,27 @@ def signature_options(facts: Facts) -> Iterator[Found]:
         yield Found(f"reset() {what}.", {"key": "options"})
 
 
-@rule("SRL-API-003", "reset-arity", "error", "facts", "reset does not return two values", "Return obs, info.")
-def reset_arity(facts: Facts) -> Iterator[Found]:
+@rule("SRL-API-003", "reset-arity", "error", "survey", "reset does not return two values", "Return obs, info.")
+def reset_arity(survey: Survey) -> Iterator[Found]:
     """reset returns a pair."""
-    if "reset" in facts.arity:
-        yield Found(f"reset() returned {facts.arity['reset']} instead of (obs, info).", {"value": facts.arity["reset"]})
+    if "reset" in survey.arity:
+        yield Found(
+            f"reset() returned {survey.arity['reset']} instead of (obs, info).", {"value": survey.arity["reset"]}
+        )
 
 
 @rule(
     "SRL-API-004",
     "step-arity",
     "error",
-    "facts",
+    "survey",
     "step does not return five values",
     "Return obs, reward, terminated, truncated, info.",
 )
-def step_arity(facts: Facts) -> Iterator[Found]:
+def step_arity(survey: Survey) -> Iterator[Found]:
     """step returns five values."""
-    if "step" in facts.arity:
-        found = facts.arity["step"]
+    if "step" in survey.arity:
+        found = survey.arity["step"]
         yield Found(f"step() returned {found} instead of (obs, reward, terminated, truncated, info).", {"value": found})
 
 

@@ -83,4 +83,4 @@ def untried(rendering: Rendering) -> Iterator[Found]:
     """What the machine lacks is no fault of the environment."""
     for mode, why in rendering.untried.items():
         if mode != "human":
-            yield Found(f"Render mode {mode!r} was not tried: {why}", {"key": mode, "value": why})
+            yield Found(f"Render mode {mode!r} was not tried: {why.rstrip('.')}.", {"key": mode, "value": why})
