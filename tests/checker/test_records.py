@@ -11,6 +11,7 @@ from steadyrl.checker.finding import RULES, Finding, rule, settled
 from steadyrl.checker.probe.goals import Goals
 from steadyrl.checker.probe.process import Process
 from steadyrl.checker.probe.resources import Resources
+from steadyrl.checker.probe.survey import Survey
 from steadyrl.checker.records import Died, Fits, Saving
 from support.checked_envs import Walk
 from support.checker import codes, stage_of
@@ -54,6 +55,22 @@ def grown(rates: list[int], steps: int = 100) -> Resources:
 )
 def test_memory_leaks_where_it_grows_all_the_time(rates: list[int], leaks: bool) -> None:
     assert ("SRL-RES-001" in codes(found_in("resources", grown(rates)))) is leaks
+
+
+@pytest.mark.parametrize(
+    ("times", "slow"),
+    [
+        ([2e-5] * 1000, False),
+        ([2e-5] * 999 + [0.5], False),  # once: something was built or compiled
+        (([2e-5] * 24 + [0.2]) * 40, True),
+        ([0.01] * 24 + [0.03], False),
+        (([0.01] * 24 + [0.03]) * 40, False),  # three times the usual is no hiccup
+        ([1e-5 * n for n in range(1, 2001)], True),  # each step takes longer than the one before
+        ([0.2] * 50, True),
+    ],
+)
+def test_slow_steps(times: list[float], slow: bool) -> None:
+    assert ("SRL-PRC-010" in codes(found_in("survey", Survey(times=times)))) is slow
 
 
 def test_a_fault_of_the_checker_is_a_note_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,35 @@ def growing(self: Any, told: Any) -> Any:
     return told
 
 
+def widening(self: Any, told: Any) -> Any:
+    if told[2] or told[3]:
+        self.observation_space = spaces.Box(-2, 2, (2,), np.float32)
+    return told
+
+
+def first_seed_only(self: Any, *, seed: int | None = None, options: Any = None) -> Any:
+    return Walk.reset(self, seed=None if self._np_random is not None else seed, options=options)
+
+
+def drawn_too_early(self: Any, *, seed: int | None = None, options: Any = None) -> Any:
+    self.next = float(self.np_random.uniform(-0.5, 0.5))
+    Walk.reset(self, seed=seed, options=options)
+    self.x = self.next
+    return self.observe(), {}
+
+
+def harder_each_time(self: Any) -> None:
+    Walk.begin(self)
+    self.level = getattr(self, "level", 0) + 1
+    self.wind += 0.01 * self.level
+
+
+def gusty(self: Any, action: Any) -> Any:
+    if self.t == 11:
+        self.x += np.random.uniform(-0.01, 0.01)
+    return Walk.move(self, action)
+
+
 def carried(self: Any) -> None:
     old = getattr(self, "x", 0.0)
     Walk.begin(self)
@@ -193,6 +222,7 @@ CASES = [
     Case("SRL-SPC-002", "facts", variant(action_space=None, __init__=lambda self, render_mode=None: None)),
     Case("SRL-SPC-003", "facts", with_spaces(observation=envs.Picky(-1, 1, (2,), np.float32))),
     Case("SRL-SPC-004", "facts", changed("reset", growing)),
+    Case("SRL-SPC-008", "survey", changed("step", widening)),
     Case("SRL-SPC-005", "facts", variant(spec="Walk-v0")),
     Case("SRL-SPC-006", "facts", with_spaces(observation=upside_down())),
     Case("SRL-SPC-007", "facts", with_spaces(observation=box(-np.inf, np.inf, 2))),
@@ -236,9 +266,12 @@ CASES = [
     Case(
         "SRL-OBS-009",
         "survey",
-        with_spaces(changed("observe", lambda self, obs: obs * np.float32([1, 1e6])), box(-1e7, 1e7, 2)),
+        with_spaces(changed("observe", lambda self, obs: obs * np.array([1, 1e6], np.float32)), box(-1e7, 1e7, 2)),
     ),
     Case("SRL-SEED-001", "repeat", variant(begin=loose), FIXED),
+    Case("SRL-SEED-001", "repeat", variant(reset=first_seed_only), FIXED),
+    Case("SRL-SEED-001", "repeat", variant(reset=drawn_too_early), FIXED),
+    Case("SRL-SEED-013", "survey", variant(move=gusty)),
     Case("SRL-SEED-002", "repeat", variant(reset=constant_seed), FIXED),
     Case("SRL-SEED-003", "repeat", envs.Wild),
     Case("SRL-SEED-004", "repeat", variant(reset=clobbering)),
@@ -246,6 +279,7 @@ CASES = [
     Case("SRL-SEED-006", "repeat", envs.Numbered),
     Case("SRL-SEED-007", "repeat", variant(begin=carried)),
     Case("SRL-SEED-007", "repeat", variant(reset=unseeded_leak)),
+    Case("SRL-SEED-007", "repeat", variant(begin=harder_each_time)),
     Case("SRL-SEED-008", "together", envs.Shared),
     Case("SRL-SEED-009", "together", variant(envs.Numbered, __init__=of_every_size)),
     Case("SRL-SEED-010", "together", envs.Buffer),
@@ -275,7 +309,9 @@ CASES = [
         variant(move=lambda self, action: 1.0),
         changed("move", lambda self, reward: 1.0),
     ),
+    Case("SRL-REW-003", "survey", variant(move=lambda self, action: float(self.t))),
     Case("SRL-INF-001", "survey", variant(info=notes), variant(info=growing_path)),
+    Case("SRL-INF-002", "survey", variant(info=lambda self: {"at": {"side": None if self.x < 0 else 1}})),
     Case("SRL-INF-002", "survey", variant(info=wordy), variant(info=growing_path)),
     Case(
         "SRL-MSK-001", "survey", changed("info", lambda self, info: {"action_mask": np.zeros(2, np.int8)}, Hops), Masked

@@ -70,7 +70,7 @@ def test_the_order_of_sets_is_found_by_a_fresh_process() -> None:
 
 
 def test_a_sound_environment_passes_by_class_id_function_and_instance() -> None:
-    gym.register("Walk-v0", entry_point=Walk)
+    gym.register("Walk-v0", entry_point=Walk)  # type: ignore[arg-type]
     try:
         for given in (Walk, lambda: Walk(), "Walk-v0", gym.make("Walk-v0"), Walk()):
             report = srl.check_env(given, quick=True)

@@ -84,6 +84,19 @@ def same_seed(self: Any, *, seed: Any = None, options: Any = None) -> Any:
     return SyncVectorEnv.reset(self, seed=None if seed is None else [seed] * self.num_envs, options=options)
 
 
+def reversed_seeds(self: Any, *, seed: Any = None, options: Any = None) -> Any:
+    seeds = None if seed is None else [seed + i for i in reversed(range(self.num_envs))]
+    return SyncVectorEnv.reset(self, seed=seeds, options=options)
+
+
+class FarAway(Walk):
+    """Starts where the single environment never does."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.wind += 5
+
+
 def other_seeds(self: Any, *, seed: Any = None, options: Any = None) -> Any:
     return SyncVectorEnv.reset(self, seed=None if seed is None else seed + 100, options=options)
 
@@ -112,6 +125,8 @@ CASES = [
     ("SRL-VEC-002", fleet(changed=less)),
     ("SRL-VEC-002", fleet(changed=less, mode=AutoresetMode.NEXT_STEP)),
     ("SRL-VEC-002", fleet(changed=late_flag)),
+    ("SRL-VEC-002", fleet(reset=reversed_seeds)),
+    ("SRL-VEC-002", fleet(single=FarAway)),
     ("SRL-VEC-003", fleet(changed=columns)),
     ("SRL-VEC-004", fleet(step=raises)),
     ("SRL-VEC-005", fleet(reset=same_seed)),

@@ -153,7 +153,7 @@ class Shared(Walk):
     place: dict[str, float] = {}  # noqa: RUF012 - the fault
 
     @property
-    def x(self) -> float:  # type: ignore[override]
+    def x(self) -> float:
         return self.place.get("x", 0.0)
 
     @x.setter

@@ -174,7 +174,7 @@ class Features:
 
     Attributes:
         names: Of each entry, such as `['stock'][2]`.
-        continuous: Which entries are of a Box of floats that is no picture, [D].
+        continuous: Which entries are of a Box that is no picture, [D].
 
     Args:
         space: Observation space; its pictures, texts and other long parts are left out.
@@ -195,7 +195,7 @@ class Features:
             self._readers.append(_reader(path))
             shape = leaf.shape or ()
             self.names += [f"{key}{_index(place)}" for place in np.ndindex(*shape)] if shape else [key]
-            flags += [isinstance(leaf, spaces.Box) and np.dtype(leaf.dtype).kind == "f"] * size
+            flags += [isinstance(leaf, spaces.Box)] * size
         self.continuous = np.array(flags, dtype=bool)
 
     def row(self, obs: Any) -> Any:

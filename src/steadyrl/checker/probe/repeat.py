@@ -102,13 +102,14 @@ class Repeater:
         if fresh is None:
             if used is not None:
                 self._set("history" if split(a2, b2) is None else "chance", used)
-                if self.found.cause == "history" and self._only_early(seed, a1):
+                if self.found.cause == "history" and self._keeps_drawing(seed):
+                    self.found.cause = "seed"
+                elif self.found.cause == "history" and self._only_early(seed, a1):
                     self.found.cause = "early-reset"
             else:
                 self._after_few_steps(seed, a1)
             return
-        a3 = self._again(a, seed)
-        if used is None or (a3 is not None and split(a2, a3) is None):
+        if used is None:
             self._set("instance", fresh)
         elif fresh.row == 0:
             self._set("seed", fresh)
@@ -146,6 +147,15 @@ class Repeater:
         where = split(a1, self._few(seed, 3))
         if where is not None:
             self._set("early-reset", where)
+
+    def _keeps_drawing(self, seed: int) -> bool:
+        """Whether a second reset with the same seed leaves the environment's generators elsewhere than the first."""
+        driver, states = self._stage.drive(), []
+        for _ in range(2):
+            driver.reset(seed=seed)
+            states.append({name: generator_state(value) for name, value in own_generators(driver).items()})
+        driver.close()
+        return states[0] != states[1]
 
     def _only_early(self, seed: int, a1: Play) -> bool:
         """Whether the course repeats after an episode that was played to its end."""

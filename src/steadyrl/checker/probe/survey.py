@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from steadyrl.checker.probe.policies import Policy, always, at_random, corners, 
 from steadyrl.checker.probe.stage import Stage
 from steadyrl.checker.probe.values import brief, own
 
-_CLOSE_LOOK = 300  # steps in which costly things (generators, output) are looked at one by one
+_CLOSE_LOOK = 800  # steps in which costly things (generators, output) are looked at one by one
 _RANDOM_STEPS = 1_000  # at random, before anything else
 _RANDOM_SHARE = 0.72  # of all, where there are few
 _MOST_RANDOM = 200  # episodes for them
@@ -109,7 +110,7 @@ class Survey:
         times: Seconds of each step.
         rewards: All finite ones.
         names: Of the features.
-        continuous: Which of them are of a Box of floats, [D].
+        continuous: Which of them are of a Box, [D].
         rows: Features, [R, D].
         row_steps: The step of each row in its episode, [R].
         row_episodes: Its episode, [R].
@@ -117,6 +118,7 @@ class Survey:
         limit: Steps of an episode as registered, or by a TimeLimit.
         masked: Whether there are action masks.
         arity: What reset and step returned, where that was not two and five values.
+        mutated: How a space had changed after an episode, in words.
     """
 
     episodes: list[Episode] = field(default_factory=list)
@@ -139,6 +141,7 @@ class Survey:
     limit: int | None = None
     masked: bool = False
     arity: dict[str, str] = field(default_factory=dict)
+    mutated: str = ""
 
     @property
     def steps(self) -> int:
@@ -163,6 +166,8 @@ class Surveyor:
         self._stage, self.driver = stage, driver
         self._form = form_of(driver.env.observation_space)
         self._space = driver.env.action_space
+        names = ("observation_space", "action_space")
+        self._declared = {name: copy.deepcopy(getattr(driver.env, name)) for name in names}
         self._features = Features(driver.env.observation_space)
         self._rows: list[Any] = []
         self._where: list[tuple[int, int]] = []
@@ -262,6 +267,7 @@ class Surveyor:
                 if episode.terminated or episode.truncated:
                     episode.complete = True
                     break
+            self._spaces(driver)
             for part, told in kept.changed():
                 survey.kept.setdefault(part, Seen(Place(name, episode.seed, told[0]), told[1]))
         except Broken as broken:
@@ -272,6 +278,12 @@ class Surveyor:
                 survey.arity |= driver.arity
                 self._waited += driver.spent
                 self.driver = self._stage.drive()
+
+    def _spaces(self, driver: Driver) -> None:
+        for name, before in self._declared.items():
+            now = getattr(driver.env, name)
+            if not self.survey.mutated and now != before:
+                self.survey.mutated = f"{name} was {before} and is {now}"
 
     def _look(self, place: Place, obs: Any, info: Any, kept: Kept, before: Any) -> None:
         survey = self.survey
@@ -332,13 +344,20 @@ class Surveyor:
             self._note("info-type", place, f"a {type(info).__name__}")
             return
         for key, value in info.items():
-            self.survey.info_types.setdefault(str(key), {}).setdefault(kind_of(value), place)
+            self.survey.info_types.setdefault(f"[{key!r}]", {}).setdefault(kind_of(value), place)
+            if isinstance(value, dict):
+                for name, part in value.items():
+                    self.survey.info_types.setdefault(f"[{key!r}][{name!r}]", {}).setdefault(kind_of(part), place)
 
     def _mask(self, place: Place, mask: Any) -> None:
         """Of a state in which one more action is asked for."""
         if mask is None:
             return
         self.survey.masked = True
+        if isinstance(mask, tuple):  # one part for each entry of a MultiDiscrete
+            for part in mask:
+                self._mask(place, part)
+            return
         flags = np.asarray(mask)
         size = getattr(self._space, "n", None)
         if size is not None and hasattr(self._space, "start") and flags.shape != (int(size),):

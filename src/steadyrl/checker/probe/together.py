@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from steadyrl.checker.plan import SEED
-from steadyrl.checker.probe.driver import Broken
+from steadyrl.checker.probe.driver import Broken, Driver
 from steadyrl.checker.probe.play import Split, over, play, split
 from steadyrl.checker.probe.policies import act, at_random
 from steadyrl.checker.probe.stage import Stage
-from steadyrl.checker.probe.values import own
+from steadyrl.checker.probe.values import difference, own
 
 _EVERY = 10  # steps after which one more instance is made and closed
 
@@ -45,30 +45,47 @@ def together(stage: Stage) -> Together:
             one, other = getattr(a.env, name), getattr(b.env, name)
             if one != other:
                 found.spaces = f"{name} is {one} in one and {other} in another"
-        policy, cpu = at_random(a.env.action_space), stage.plan.play_s
-        base, again = (play(a, policy, SEED, steps, cpu_s=cpu) for _ in range(2))
-        found.alone = split(base, again)
-        acting = at_random(b.env.action_space)(SEED + 1)
-        b.reset(seed=SEED + 1)
-
-        def disturb(number: int, action: Any, step: Any) -> None:
-            copy = own(step.obs)
-            if over(b.step(act(acting, b))):
-                b.reset()
-            if not found.kept and repr(own(step.obs)) != repr(copy):
-                found.kept = f"the observation of step {number + 1} changed while another instance made a step"
-            if number % _EVERY == _EVERY - 1:
-                third = stage.drive()
-                third.reset(seed=SEED + number)
-                third.close()
-
-        beside = play(a, policy, SEED, steps, cpu_s=3 * cpu, after=disturb)
-        if found.alone is None:
-            found.split = split(base, beside)
-        b.close()
-        if found.alone is None and found.split is None:
-            found.split = split(base, play(a, policy, SEED, steps, cpu_s=cpu))
-        a.close()
+        _beside(stage, found, a, b, steps)
+        for driver in (a, b):
+            driver.close()
     except Broken:
         return found
     return found
+
+
+def _beside(stage: Stage, found: Together, a: Driver, b: Driver, steps: int) -> None:
+    policy, cpu = at_random(a.env.action_space), stage.plan.play_s
+    base = play(a, policy, SEED, steps, cpu_s=cpu)
+    fresh = stage.drive()
+    if split(base, play(fresh, policy, SEED, steps, cpu_s=cpu)) is None:
+        fresh.close()
+        fresh = stage.drive()  # new instances agree, so one more is compared, which no earlier episode can show in
+    else:
+        fresh, base = a, play(a, policy, SEED, steps, cpu_s=cpu)
+        found.alone = split(base, play(a, policy, SEED, steps, cpu_s=cpu))
+    disturbance = _Disturbance(stage, found, b)
+    beside = play(fresh, policy, SEED, steps, cpu_s=3 * cpu, after=disturbance)
+    if found.alone is None:
+        found.split = split(base, beside)
+    if fresh is not a:
+        fresh.close()
+
+
+class _Disturbance:
+    """What goes on between two steps: another instance makes one, and now and then one is made and closed."""
+
+    def __init__(self, stage: Stage, found: Together, other: Driver) -> None:
+        self._stage, self._found, self._other = stage, found, other
+        self._policy = at_random(other.env.action_space)(SEED + 1)
+        other.reset(seed=SEED + 1)
+
+    def __call__(self, number: int, action: Any, step: Any) -> None:
+        before, other = own(step.obs), self._other
+        if over(other.step(act(self._policy, other))):
+            other.reset()
+        if not self._found.kept and difference(before, own(step.obs)) is not None:
+            self._found.kept = f"the observation of step {number + 1} changed while another instance made a step"
+        if number % _EVERY == _EVERY - 1:
+            third = self._stage.drive()
+            third.reset(seed=SEED + number)
+            third.close()

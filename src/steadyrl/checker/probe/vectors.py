@@ -15,7 +15,7 @@ from gymnasium.vector.utils import batch_space
 from steadyrl.checker.plan import SEED
 from steadyrl.checker.probe import world
 from steadyrl.checker.probe.driver import Broken, Driver, Fault, fault_of
-from steadyrl.checker.probe.forms import form_of
+from steadyrl.checker.probe.forms import Features, form_of
 from steadyrl.checker.probe.kept import Kept
 from steadyrl.checker.probe.play import PIN
 from steadyrl.checker.probe.policies import corners
@@ -100,6 +100,7 @@ class VectorProbe:
         self._stage, self._make, self._instance, self._singles = stage, make, instance, singles
         self.found = Vectors()
         self._mode = "NextStep"
+        self._single_space: Any = None
 
     def run(self) -> Vectors:
         """Compare."""
@@ -147,6 +148,7 @@ class VectorProbe:
 
     def _beside(self, vector: VectorEnv[Any, Any, Any]) -> None:
         """The vector, step by step beside singles that are reset as its mode says."""
+        self._single_space = vector.single_observation_space
         world.pin_generators(PIN)
         obs, _ = self._call("reset", partial(vector.reset, seed=SEED))
         kept = Kept()
@@ -157,6 +159,8 @@ class VectorProbe:
         if expected is not None:
             starts = expected.reset()
             self.found.comparable = all(difference(a, b) is None for a, b in zip(rows, starts, strict=True))
+            if not self.found.comparable:
+                self._starts(rows, starts)
             same = all(difference(rows[0], row) is None for row in rows[1:])
             self.found.alike = same and any(difference(starts[0], start) is not None for start in starts[1:])
         action = self._actions(vector)
@@ -182,6 +186,29 @@ class VectorProbe:
                     self._call("reset", partial(vector.reset, options={"reset_mask": done.copy()}))
         if expected is not None:
             expected.close()
+
+    def _starts(self, rows: list[Any], starts: list[Any]) -> None:
+        """Other starts than single ones are a vector's own draws, unless they are those of other seeds, or no such."""
+        for i, row in enumerate(rows):
+            for j, start in enumerate(starts):
+                if i != j and difference(row, start) is None and difference(row, starts[i]) is not None:
+                    self.found.unlike = Unlike(0, i, f"it starts as the single environment does with seed {SEED + j}")
+                    return
+        features = Features(self._single_space)
+        several = [features.row(own(start)) for start in _many_starts(self._stage)]
+        known = np.stack([row for row in several if row is not None]) if features.names else np.zeros((0, 0))
+        if len(known) < 10:
+            return
+        low, high = known.min(0), known.max(0)
+        width = high - low
+        for i, row in enumerate(rows):
+            told = features.row(row)
+            outside = None if told is None else np.flatnonzero((told < low - width) | (told > high + width))
+            if outside is not None and len(outside):
+                k = int(outside[0])
+                what = f"it starts with {told[k]:g}{f' at {features.names[k]}' if features.names[k] else ''}, where "
+                self.found.unlike = Unlike(0, i, f"{what}single ones start from {low[k]:g} to {high[k]:g}")
+                return
 
     def _ends(self, vector: VectorEnv[Any, Any, Any], result: Any, step: int) -> None:
         """Whether an end in SAME_STEP mode tells the last observation."""
@@ -306,6 +333,13 @@ class VectorProbe:
             return function()
         except BaseException as error:
             raise Broken(fault_of(error, phase, self.found.compared)) from error
+
+
+def _many_starts(stage: Stage, count: int = 64) -> list[Any]:
+    driver = stage.drive()
+    starts = [own(driver.reset(seed=SEED + i)[0]) for i in range(count)]
+    driver.close()
+    return starts
 
 
 class _Expected:

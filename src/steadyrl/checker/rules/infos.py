@@ -41,7 +41,7 @@ def type_changes(survey: Survey) -> Iterator[Found]:
         if len(kinds) > 1:
             (one, first), (other, second) = list(kinds.items())[:2]
             yield Found(
-                f"info[{key!r}] is {_article(one)} {first} and {_article(other)} {second}.",
+                f"info{key} is {_article(one)} {first} and {_article(other)} {second}.",
                 second.evidence | {"key": key, "value": other, "expected": one},
             )
             return

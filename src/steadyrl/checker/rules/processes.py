@@ -15,6 +15,8 @@ from steadyrl.checker.records import Died, evidence
 _TIMES = 3  # what happens that often is no greeting
 _SHARE = 0.1  # of the steps, for what is written to stderr
 _RARE = 20  # times the usual step
+_SLOWING = 5  # times the first steps: what grows with the number of steps comes to nineteen in these tenths
+_SLOW_S = 0.1  # a million such steps take more than a day
 _NOTICED_S = 0.02  # no vector of environments waits gladly for longer
 
 
@@ -167,15 +169,29 @@ def close_fails(process: Process) -> Iterator[Found]:
     "slow-step",
     "warning",
     "survey",
-    "some steps take far longer than the others",
+    "steps take long: some of them, later ones, or all",
     "Spread the work over all steps, or do it in reset(): all environments of a vector wait for the slowest.",
 )
 def slow_step(survey: Survey) -> Iterator[Found]:
-    """Few steps take most of the time."""
+    """Few steps take most of the time, or steps take more and more of it, or each takes a tenth of a second."""
     times = np.array(survey.times)
     if len(times) < 20:
         return
     usual = float(np.median(times))
+    if usual > _SLOW_S:
+        yield Found(
+            f"A step takes {usual * 1e3:.0f} ms: a million of them take {usual * 1e6 / 3600:.0f} hours.",
+            {"value": usual},
+        )
+        return
+    tenth = len(times) // 10
+    first, last = float(np.median(times[:tenth])), float(np.median(times[-tenth:]))
+    if tenth >= 10 and last > _SLOWING * first and last > _NOTICED_S / 4:
+        yield Found(
+            f"Steps take longer and longer: {first * 1e3:.2g} ms at first, {last * 1e3:.2g} ms after {len(times)}.",
+            {"value": last, "usual": first},
+        )
+        return
     slow = times[(times > _RARE * usual) & (times > _NOTICED_S)]
     if len(slow) >= _TIMES and slow.sum() > times.sum() / 2:
         yield Found(

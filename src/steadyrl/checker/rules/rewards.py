@@ -62,12 +62,19 @@ def scale(survey: Survey) -> Iterator[Found]:
     unless=("ends-at-once", "never-ends"),
 )
 def constant(survey: Survey) -> Iterator[Found]:
-    """One reward on every step, in episodes of one length: every policy has the same return."""
+    """Every policy has the same return: rewards are all alike, or follow the clock."""
     rewards = np.array(survey.rewards)
-    if len(rewards) < _ENOUGH or (rewards != rewards[0]).any() or len({e.policy for e in survey.episodes}) < 3:
+    if len(rewards) < _ENOUGH or len({e.policy for e in survey.episodes}) < 3:
         return
-    totals = {episode.total for episode in survey.ended}
-    if len(totals) > 1 or any(episode.fault for episode in survey.episodes):
+    totals = np.array([episode.total for episode in survey.ended])
+    if any(episode.fault for episode in survey.episodes) or (len(totals) and np.ptp(totals) > 1e-9 * abs(totals[0])):
+        return
+    if (rewards != rewards[0]).any():
+        if len({episode.policy for episode in survey.ended}) >= 3 and len(totals) >= 10:
+            yield Found(
+                f"All {len(totals)} episodes of several policies had the same return, {totals[0]:g}.",
+                {"value": float(totals[0])},
+            )
         return
     ended = f" and all {len(survey.ended)} episodes ended with the same return" if survey.ended else ""
     yield Found(f"The reward was {rewards[0]:g} on each of {len(rewards)} steps{ended}.", {"value": float(rewards[0])})

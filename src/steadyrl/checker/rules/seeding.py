@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.repeat import Repeats
+from steadyrl.checker.probe.survey import Survey
 from steadyrl.checker.probe.together import Together
 from steadyrl.checker.records import Processes
 
@@ -67,6 +68,22 @@ def global_rng(repeats: Repeats) -> Iterator[Found]:
             f"Another state of the process's generators gave another course with the same seed: {repeats.depends}.",
             repeats.depends.evidence,
         )
+
+
+@rule(
+    "SRL-SEED-013",
+    "global-rng",
+    "error",
+    "survey",
+    "a step draws from a process-wide generator",
+    "Draw from self.np_random instead: other code draws from the same generator, and seeds it.",
+)
+def global_rng_in_steps(survey: Survey) -> Iterator[Found]:
+    """Some step, in any of many episodes, moves numpy.random, random or torch."""
+    for (name, phase), place in survey.draws.items():
+        if phase == "step":
+            yield Found(f"The generator of {name} was moved {place}.", place.evidence | {"key": name})
+            return
 
 
 @rule(

@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.facts import Facts
+from steadyrl.checker.probe.survey import Survey
 
 
 @rule(
@@ -65,6 +66,20 @@ def space_mutated(facts: Facts) -> Iterator[Found]:
     """A space is another one after some episodes."""
     if facts.mutated:
         yield Found(f"After some episodes {facts.mutated}.", {"value": facts.mutated})
+
+
+@rule(
+    "SRL-SPC-008",
+    "space-mutated",
+    "error",
+    "survey",
+    "a space changes in the course of many episodes",
+    "Declare in __init__ a space wide enough for all episodes, and leave it.",
+)
+def space_mutated_later(survey: Survey) -> Iterator[Found]:
+    """A space is another one at the end of some episode."""
+    if survey.mutated:
+        yield Found(f"After some episodes {survey.mutated}.", {"value": survey.mutated})
 
 
 @rule(
