@@ -4,7 +4,7 @@
     python benchmarks/checker.py registered [NAME...]      # every environment that is registered here
     python benchmarks/checker.py times                     # of a classic-control environment
 
-Each part goes into benchmarks/results/checker.json; with NAMEs it is printed only. FOLDER is a package
+Each part goes into benchmarks/results/checker.json; with NAMEs only rows of such names. FOLDER is a package
 with `register_all`, its labels.json and what the peers said in peers.json. A faulty environment counts as found where a
 finding has its kind and severity and no error or warning is of a kind that the label does not allow; a sound one
 as passed where there is no error and no warning.
@@ -79,7 +79,7 @@ def corpus(folder: Path, names: list[str]) -> dict[str, Any]:
             }
         )
         print(rows[-1]["env"], "right" if rows[-1]["right"] else f"WRONG {findings}", flush=True)
-    return {"score": _score(rows), "rows": rows}
+    return {"rows": rows}
 
 
 def _peer(row: dict[str, Any], peer: str, sound: bool) -> bool:
@@ -112,7 +112,7 @@ def registered(names: list[str]) -> dict[str, Any]:
             continue
         start = time.perf_counter()
         try:
-            report = srl.check_env(env_id)
+            report = srl.check_env(env_id, quick=bool(os.environ.get("QUICK")))
             row = {
                 "env": env_id,
                 "findings": told(report),
@@ -146,16 +146,16 @@ def times(repeats: int = 3) -> dict[str, Any]:
 
 def main(words: list[str]) -> None:
     part, *rest = words or ["times"]
-    if part == "corpus":
-        names = rest[1:]
-        document = corpus(Path(rest[0]).resolve(), names)
-    else:
-        names = rest
-        document = registered(names) if part == "registered" else times()
-    if names:
-        print(json.dumps(document, indent=1))
-        return
     stored = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    if part == "corpus":
+        document = corpus(Path(rest[0]).resolve(), rest[1:])
+    else:
+        document = registered(rest) if part == "registered" else times()
+    if "rows" in document and part in stored:  # rows of other environments stay
+        new = {row["env"] for row in document["rows"]}
+        document["rows"] += [row for row in stored[part]["rows"] if row["env"] not in new]
+    if part == "corpus":
+        document["score"] = _score(document["rows"])
     stored[part] = document
     stored["machine"] = {"cores": os.cpu_count(), "platform": platform.system(), "python": platform.python_version()}
     stored["versions"] = {"gymnasium": gym.__version__, "steadyrl": srl.__version__}

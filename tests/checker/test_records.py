@@ -19,6 +19,8 @@ from support.checker import codes, stage_of
 RECORDS: list[tuple[str, str, Any, Any]] = [
     ("SRL-GOL-003", "goals", Goals(shapes="achieved_goal has shape (2,), desired_goal (3,)"), Goals()),
     ("SRL-PRC-003", "died", Died(7, "survey", "step", 5, 1), Died(None, "survey", "step", 5, 1)),
+    ("SRL-PRC-003", "died", Died(-9, "survey", "step", 5, 1), Died(-6, "render", "render", 0, 1)),
+    ("SRL-RND-006", "died", Died(-6, "render", "render", 0, 1), Died(1, "render", "render", 0, 1)),
     ("SRL-PRC-004", "died", Died(None, "survey", "step", 5, 1, 30.0), Died(-11, "survey", "step", 5, 1)),
     ("SRL-PRC-005", "forks", 2, 0),
     ("SRL-PRC-011", "process", Process(threads=4), Process()),

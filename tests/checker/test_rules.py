@@ -268,6 +268,7 @@ CASES = [
         "survey",
         with_spaces(changed("observe", lambda self, obs: obs * np.array([1, 1e6], np.float32)), box(-1e7, 1e7, 2)),
     ),
+    Case("SRL-OBS-009", "survey", changed("observe", lambda self, obs: obs * np.array([1, 1e-7], np.float32))),
     Case("SRL-SEED-001", "repeat", variant(begin=loose), FIXED),
     Case("SRL-SEED-001", "repeat", variant(reset=first_seed_only), FIXED),
     Case("SRL-SEED-001", "repeat", variant(reset=drawn_too_early), FIXED),
@@ -346,6 +347,7 @@ CASES = [
 ELSEWHERE = {  # held by tests of their own
     "SRL-SEED-011": "test_run",
     "SRL-GOL-003": "test_records",
+    "SRL-RND-006": "test_records",
     "SRL-PRC-003": "test_run",
     "SRL-PRC-004": "test_run",
     "SRL-PRC-005": "test_run",

@@ -57,6 +57,11 @@ class Saving:
     reason: str
 
 
+def crashed_in_graphics(died: Died) -> bool:
+    """Whether a signal ended it while it drew: drivers and libraries do that where there is no display."""
+    return died.phase == "render" and died.status is not None and died.status < 0
+
+
 def evidence(died: Died) -> dict[str, Any]:
     """As evidence of a finding."""
     return {"step": died.step, "seed": died.seed, "phase": died.phase, "status": died.status, "stack": died.stack}

@@ -156,10 +156,8 @@ def _spec_fault(stage: Stage, driver: Driver) -> str:
             return f"it was made as {given.id}, but its spec is None"
         if getattr(inner, "id", None) != given.id:
             return f"it was made as {given.id}, but its spec says {getattr(inner, 'id', inner)}"
-        for name in ("entry_point", "max_episode_steps"):
-            one, other = getattr(given, name), getattr(inner, name, None)
-            if one != other:
-                return f"{name} is registered as {one}, but its spec says {other}"
+        if getattr(inner, "entry_point", None) != given.entry_point:
+            return f"it is made by {given.entry_point}, but its spec says {getattr(inner, 'entry_point', None)}"
     if outer is None:
         return ""
     if not isinstance(outer, EnvSpec):

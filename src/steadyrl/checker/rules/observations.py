@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,11 @@ from steadyrl.checker.probe.survey import Survey
 
 _ENOUGH = 500  # observations, from episodes of several seeds and policies
 _EPISODES = 5
-# A weight of a fresh network is of order 0.1 to 1 and moves by some 1e-4 a step: an input of 1e4 drives every unit it
-# reaches into saturation, and the others' share of the sum is lost in its noise.
-_LARGE = 1e4
-_BESIDE = 1e5  # the same for entries beside each other: float32 has 7 digits for their sum
+# A fresh network's weights are of order 0.1 to 1 and move by some 1e-4 a step. An input of 1e3 drives every unit that
+# it reaches to where it saturates or drowns the others; through one of 1e-5 a thousand steps change next to nothing.
+_LARGE = 1e3
+_SMALL = 1e-5
+_BESIDE = 1e4  # times the usual entry, of inputs that are not large by themselves
 
 _FORMS = {
     "type": (
@@ -136,16 +138,30 @@ def scale(survey: Survey) -> Iterator[Found]:
     if not sizes.any():
         return
     largest = int(sizes.argmax())
-    others = np.delete(sizes, largest)
-    others = others[others > 0]
-    beside = float(np.median(others)) if len(others) else 1.0
-    if sizes[largest] > _LARGE or (sizes[largest] > _BESIDE * beside and sizes[largest] > 10):
-        name = survey.names[largest] or f"[{largest}]"
-        against = f", beside others of {beside:.2g}" if len(others) else ""
-        yield Found(
-            f"The observation's {name} is of size {sizes[largest]:.2g} (root mean square){against}.",
-            {"key": name, "value": float(sizes[largest]), "others": beside},
-        )
+    usual = _usual(sizes, largest)
+    if sizes[largest] > _LARGE or (sizes[largest] > _BESIDE * usual and sizes[largest] > 10):
+        yield _of_size(survey, largest, sizes, usual)
+    moving = np.where(np.ptp(rows, axis=0) > 0, sizes, np.inf)
+    moving[sizes == 0] = np.inf
+    smallest = int(moving.argmin())
+    usual = _usual(sizes, smallest)
+    if moving[smallest] < _SMALL and usual > 1e3 * moving[smallest]:
+        yield _of_size(survey, smallest, sizes, usual)
+
+
+def _usual(sizes: Any, but: int) -> float:
+    """The median size of the other entries."""
+    others = np.delete(sizes, but)
+    return float(np.median(others[others > 0])) if (others > 0).any() else 1.0
+
+
+def _of_size(survey: Survey, i: int, sizes: Any, usual: float) -> Found:
+    name = survey.names[i] or f"[{i}]"
+    against = f", beside others of {usual:.2g}" if len(sizes) > 1 else ""
+    return Found(
+        f"The observation's {name} is of size {sizes[i]:.2g} (root mean square){against}.",
+        {"key": name, "value": float(sizes[i]), "others": usual},
+    )
 
 
 def _enough(survey: Survey) -> bool:

@@ -10,7 +10,7 @@ from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.facts import Facts
 from steadyrl.checker.probe.process import Process
 from steadyrl.checker.probe.survey import Survey
-from steadyrl.checker.records import Died, evidence
+from steadyrl.checker.records import Died, crashed_in_graphics, evidence
 
 _TIMES = 3  # what happens that often is no greeting
 _SHARE = 0.1  # of the steps, for what is written to stderr
@@ -65,7 +65,7 @@ def exits_when_made(facts: Facts) -> Iterator[Found]:
 )
 def died(died: Died) -> Iterator[Found]:
     """The process ended by os._exit(), a signal or a crash."""
-    if died.status is not None:
+    if died.status is not None and not crashed_in_graphics(died):
         how = f"was ended by signal {-died.status}" if died.status < 0 else f"ended with exit status {died.status}"
         yield Found(f"The process {how} in {_place(died)}.", evidence(died))
 

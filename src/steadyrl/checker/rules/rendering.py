@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.render import Rendering
+from steadyrl.checker.records import Died, crashed_in_graphics
 
 _PICTURES = {"human", "rgb_array", "rgb_array_list"}
 
@@ -84,3 +85,17 @@ def untried(rendering: Rendering) -> Iterator[Found]:
     for mode, why in rendering.untried.items():
         if mode != "human":
             yield Found(f"Render mode {mode!r} was not tried: {why.rstrip('.')}.", {"key": mode, "value": why})
+
+
+@rule(
+    "SRL-RND-006",
+    "render-untried",
+    "note",
+    "died",
+    "the process was ended by a signal while it drew",
+    "Try it on a machine that has what it needs; for MuJoCo without a display, MUJOCO_GL=egl or osmesa may help.",
+)
+def crashed(died: Died) -> Iterator[Found]:
+    """Graphics libraries end the process where they find no display."""
+    if crashed_in_graphics(died):
+        yield Found(f"Rendering ended the process by signal {-(died.status or 0)}.", {"value": died.status})

@@ -14,6 +14,7 @@ from steadyrl.checker.probe.survey import Survey
 _LARGE = 1e3
 _SMALL = 1e-4
 _ENOUGH = 200  # steps
+_MANY = 200  # episodes
 
 
 @rule(
@@ -77,4 +78,10 @@ def constant(survey: Survey) -> Iterator[Found]:
             )
         return
     ended = f" and all {len(survey.ended)} episodes ended with the same return" if survey.ended else ""
-    yield Found(f"The reward was {rewards[0]:g} on each of {len(rewards)} steps{ended}.", {"value": float(rewards[0])})
+    # A reward of 0 may be that of a goal which nobody came to; many episodes speak against that.
+    rare = rewards[0] == 0 and len(totals) < _MANY
+    yield Found(
+        f"The reward was {rewards[0]:g} on each of {len(rewards)} steps{ended}.",
+        {"value": float(rewards[0])},
+        severity="note" if rare else "",
+    )
