@@ -115,6 +115,7 @@ def registered(names: list[str]) -> dict[str, Any]:
             report = srl.check_env(env_id, quick=bool(os.environ.get("QUICK")))
             row = {
                 "env": env_id,
+                "plan": report.plan,
                 "findings": told(report),
                 "notes": [f.kind for f in report.findings if f.severity == "note"],
             }

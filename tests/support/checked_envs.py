@@ -186,6 +186,50 @@ class Buffer(Walk):
         return self.buffer
 
 
+class World:
+    """Part of an environment, with a generator of its own."""
+
+    __slots__ = ("__dict__", "dice")
+
+    def __init__(self, seed: int | None) -> None:
+        self.dice = np.random.default_rng(seed)
+        self.rng = self.dice
+
+
+class Nested(Walk):
+    """Sound: a part of it draws the gusts, and goes on with its generator where no seed is given."""
+
+    world = World(0)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if seed is not None:
+            self.world = World(seed)
+        return super().reset(seed=seed, options=options)
+
+    def move(self, action: Any) -> Any:
+        self.x += float(self.world.dice.uniform(-0.05, 0.05))
+        return super().move(action)
+
+
+class Hidden(Walk):
+    """Sound: all chance comes from a generator that cannot be found, as in a simulator of another language."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if seed is not None:
+            dice = np.random.default_rng(seed)
+            self.draw = lambda: float(dice.uniform(-0.5, 0.5))
+        super().reset(seed=seed)
+        self.x, self.wind = self.draw(), self.draw()
+        return self.observe(), {}
+
+    def begin(self) -> None:
+        """Draws nothing."""
+
+    def move(self, action: Any) -> Any:
+        self.x += 0.1 * self.draw()
+        return super().move(action)
+
+
 class Goal(Walk):
     """Sound: the place to reach is observed."""
 
