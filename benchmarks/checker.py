@@ -4,7 +4,8 @@
     python benchmarks/checker.py registered [NAME...]      # every environment that is registered here
     python benchmarks/checker.py times                     # of a classic-control environment
 
-Each part goes into benchmarks/results/checker.json; with NAMEs only rows of such names. FOLDER is a package
+Each part goes into benchmarks/results/checker.json; with NAMEs only rows of such names. QUICK=1 checks
+with --quick. FOLDER is a package
 with `register_all`, its labels.json and what the peers said in peers.json. A faulty environment counts as found where a
 finding has its kind and severity and no error or warning is of a kind that the label does not allow; a sound one
 as passed where there is no error and no warning.
@@ -20,6 +21,7 @@ import platform
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ import gymnasium as gym
 import steadyrl as srl
 from steadyrl.errors import SteadyRLError
 
+PLAN = "quick" if os.environ.get("QUICK") else "full"
 RESULT = Path(__file__).parent / "results" / "checker.json"
 EXTRA = {
     "ale_py": ("ALE/Pong-v5", "ALE/Breakout-v5", "ALE/MsPacman-v5", "ALE/Qbert-v5", "ALE/Freeway-v5"),
@@ -49,44 +52,43 @@ def told(report: Any) -> list[dict[str, Any]]:
     return [{name: getattr(f, name) for name in ("code", "kind", "severity", "message")} for f in graver]
 
 
-def corpus(folder: Path, names: list[str]) -> dict[str, Any]:
+def corpus(folder: Path, names: list[str]) -> Iterator[dict[str, Any]]:
     """Every environment of a labelled set."""
     sys.path.insert(0, str(folder.parent))
     importlib.import_module(folder.name).register_all()
     labels = json.loads((folder / "labels.json").read_text())
     peers = json.loads((folder / "peers.json").read_text())
-    rows = []
     for env_id, label in labels.items():
         if names and not any(name in env_id for name in names):
             continue
         start = time.perf_counter()
-        findings = told(srl.check_env(env_id))
+        findings = told(srl.check_env(env_id, quick=PLAN == "quick"))
         kinds = {(finding["kind"], finding["severity"]) for finding in findings}
         allowed = {label["expect"], *label["also"]}
         found = (label["expect"], label["severity"]) in kinds
         false = sorted(kind for kind, _ in kinds if kind not in allowed)
-        rows.append(
-            {
-                "env": env_id,
-                "sound": label["sound"],
-                "expect": label["expect"],
-                "right": not kinds if label["sound"] else found and not false,
-                "found": found,
-                "false": false,
-                "findings": findings,
-                "seconds": round(time.perf_counter() - start, 1),
-                **{peer: _peer(peers[env_id], peer, label["sound"]) for peer in ("gymnasium", "sb3")},
-            }
-        )
-        print(rows[-1]["env"], "right" if rows[-1]["right"] else f"WRONG {findings}", flush=True)
-    return {"rows": rows}
+        row: dict[str, Any] = {
+            "env": env_id,
+            "plan": PLAN,
+            "sound": label["sound"],
+            "expect": label["expect"],
+            "right": not kinds if label["sound"] else found and not false,
+            "found": found,
+            "false": false,
+            "findings": findings,
+            "seconds": round(time.perf_counter() - start, 1),
+        }
+        for peer in ("gymnasium", "sb3"):
+            row[peer] = _peer(peers[env_id], peer, label["sound"])
+        print(env_id, "right" if row["right"] else f"WRONG {findings}", flush=True)
+        yield row
 
 
 def _peer(row: dict[str, Any], peer: str, sound: bool) -> bool:
     return row[peer] == "silent" if sound else bool(row[f"{peer}_hit"])
 
 
-def _score(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def score(rows: list[dict[str, Any]]) -> dict[str, Any]:
     faulty, sound = ([row for row in rows if row["sound"] is kind] for kind in (False, True))
     score: dict[str, Any] = {"faulty": len(faulty), "sound": len(sound)}
     for name, key in (("steadyrl", "right"), ("gymnasium", "gymnasium"), ("sb3", "sb3")):
@@ -94,7 +96,7 @@ def _score(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return score
 
 
-def registered(names: list[str]) -> dict[str, Any]:
+def registered(names: list[str]) -> Iterator[dict[str, Any]]:
     """Every environment of Gymnasium, newest versions, and those of other packages where they are installed."""
     newest: dict[tuple[str | None, str], Any] = {}
     for spec in gym.registry.values():
@@ -106,13 +108,13 @@ def registered(names: list[str]) -> dict[str, Any]:
         if importlib.util.find_spec(module) is not None:
             gym.register_envs(importlib.import_module(module))
             ids += chosen
-    rows = []
+
     for env_id in ids:
         if names and not any(name in env_id for name in names):
             continue
         start = time.perf_counter()
         try:
-            report = srl.check_env(env_id, quick=bool(os.environ.get("QUICK")))
+            report = srl.check_env(env_id, quick=PLAN == "quick")
             row = {
                 "env": env_id,
                 "plan": report.plan,
@@ -121,9 +123,9 @@ def registered(names: list[str]) -> dict[str, Any]:
             }
         except SteadyRLError as error:
             row = {"env": env_id, "refused": error.message}
-        rows.append(row | {"seconds": round(time.perf_counter() - start, 1)})
-        print(json.dumps(rows[-1]), flush=True)
-    return {"rows": rows}
+        row["seconds"] = round(time.perf_counter() - start, 1)
+        print(json.dumps(row), flush=True)
+        yield row
 
 
 def times(repeats: int = 3) -> dict[str, Any]:
@@ -147,16 +149,20 @@ def times(repeats: int = 3) -> dict[str, Any]:
 
 def main(words: list[str]) -> None:
     part, *rest = words or ["times"]
+    if part == "times":
+        store(part, times())
+        return
+    rows = corpus(Path(rest[0]).resolve(), rest[1:]) if part == "corpus" else registered(rest)
+    for row in rows:  # each is kept at once: all of them take long
+        stored = json.loads(RESULT.read_text()).get(part, {}) if RESULT.exists() else {}
+        others = [old for old in stored.get("rows", []) if old["env"] != row["env"]]
+        document: dict[str, Any] = {"rows": [*others, row]}
+        store(part, document | ({"score": score(document["rows"])} if part == "corpus" else {}))
+
+
+def store(part: str, document: dict[str, Any]) -> None:
+    """Put a part beside the others."""
     stored = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    if part == "corpus":
-        document = corpus(Path(rest[0]).resolve(), rest[1:])
-    else:
-        document = registered(rest) if part == "registered" else times()
-    if "rows" in document and part in stored:  # rows of other environments stay
-        new = {row["env"] for row in document["rows"]}
-        document["rows"] += [row for row in stored[part]["rows"] if row["env"] not in new]
-    if part == "corpus":
-        document["score"] = _score(document["rows"])
     stored[part] = document
     stored["machine"] = {"cores": os.cpu_count(), "platform": platform.system(), "python": platform.python_version()}
     stored["versions"] = {"gymnasium": gym.__version__, "steadyrl": srl.__version__}

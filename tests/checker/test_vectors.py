@@ -11,7 +11,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from steadyrl.checker.experiments import found_in
-from steadyrl.checker.probe.vectors import VectorProbe
+from steadyrl.checker.probe.vector_probe import VectorProbe
 from support.checked_envs import Hops, Walk
 from support.checker import SMALL, codes, stage_of
 

@@ -10,7 +10,8 @@ from typing import Any
 from steadyrl.checker.finding import RULES, Finding
 from steadyrl.checker.probe.facts import Facts, facts
 from steadyrl.checker.probe.stage import Stage
-from steadyrl.checker.probe.survey import Survey, Surveyor
+from steadyrl.checker.probe.survey import Survey
+from steadyrl.checker.probe.surveyor import Surveyor
 from steadyrl.checker.records import Fits, Saving
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.suitability import check_suitable
@@ -117,7 +118,7 @@ def _goals(stage: Stage, context: Context) -> Any:
 
 
 def _vector(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.vectors import VectorProbe
+    from steadyrl.checker.probe.vector_probe import VectorProbe
 
     return None if context.vector is None else VectorProbe(stage, context.vector).run()
 

@@ -213,7 +213,7 @@ def _vector_name(env: VectorEnv[Any, Any, Any]) -> str:
 
 def _vector(env: VectorEnv[Any, Any, Any], plan: Plan) -> _Result:
     """A vector environment that was given, played in this process: nothing is known of how to make another one."""
-    from steadyrl.checker.probe.vectors import VectorProbe
+    from steadyrl.checker.probe.vector_probe import VectorProbe
 
     spec = env.spec
     singles = spec is not None and spec.entry_point is not None
