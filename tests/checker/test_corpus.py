@@ -1,4 +1,4 @@
-"""A labelled set of faulty and sound environments, kept outside of this repository: STEADYRL_CORPUS names its folder."""
+"""A labelled set of faulty and sound environments from elsewhere: STEADYRL_CORPUS names its folder."""
 
 from __future__ import annotations
 

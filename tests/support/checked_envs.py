@@ -214,6 +214,8 @@ class Nested(Walk):
 class Hidden(Walk):
     """Sound: all chance comes from a generator that cannot be found, as in a simulator of another language."""
 
+    draw: Callable[[], float]
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         if seed is not None:
             dice = np.random.default_rng(seed)

@@ -36,6 +36,12 @@ class ChildProcess:
     """
 
     def __init__(self, task: Task, hash_seed: int | None = None) -> None:
+        if not hasattr(socket, "send_fds"):
+            raise UserError(
+                "Environments are checked in processes of their own, which needs Linux or macOS.",
+                remedy="Use Gymnasium's own check_env there.",
+                code="env-context",
+            )
         self._timeout = task.plan.timeout
         self._dump = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()

@@ -181,7 +181,7 @@ class Driver:
 
     Args:
         env: As it was made.
-        beat: Called before each call of the environment with phase, step and seed.
+        beat: Called before each call of the environment with phase, step and seed; afterwards with no phase.
     """
 
     def __init__(self, env: gym.Env[Any, Any], beat: Callable[[str, int, int | None], None]) -> None:
@@ -245,6 +245,7 @@ class Driver:
             raise Broken(fault_of(error, phase, self.steps)) from error
         finally:
             COPIES.end_copy()
+            self._beat("", self.steps, self.seed)
             self.took = clock.seconds()
             self.spent += self.took
 

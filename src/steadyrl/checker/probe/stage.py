@@ -61,6 +61,8 @@ class Stage:
             raise
         except BaseException as error:
             raise Broken(fault_of(error, "make", 0)) from error
+        finally:
+            self.beat("", 0, None)
         driver = Driver(env, self.beat)
         if self.plan.alone:
             self._one = driver

@@ -17,7 +17,7 @@ from steadyrl.checker.probe.kept import Kept
 from steadyrl.checker.probe.policies import Policy, always, at_random, corners, looking, mask_of, sticky
 from steadyrl.checker.probe.stage import Stage
 from steadyrl.checker.probe.survey import Episode, Place, Seen, Survey, kind_of
-from steadyrl.checker.probe.values import brief, own
+from steadyrl.checker.probe.values import brief, difference, own
 
 _CLOSE_LOOK = 800  # steps in which costly things (generators, output) are looked at one by one
 _RANDOM_STEPS = 1_000  # at random, before anything else
@@ -263,6 +263,4 @@ def _truth(flag: Any) -> bool:
 
 
 def _alike(action: Any, given: Any) -> bool:
-    if isinstance(given, np.ndarray):
-        return bool(np.array_equal(action, given, equal_nan=given.dtype.kind == "f"))
-    return type(action) in (int, float) or isinstance(action, np.generic) or own(action) == given
+    return difference(given, own(action)) is None

@@ -106,6 +106,23 @@ def _of_arrays(one: Any, other: Any, path: str) -> Difference | None:
     return Difference(f"{path}{index}", brief(one[place]), brief(other[place]))
 
 
+def apart(one: Any, other: Any, path: str = "") -> Difference | None:
+    """As `difference`, but floats may differ by rounding: a batch is not always summed in the order of single ones."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return _first(apart(one[key], other[key], f"{path}[{key!r}]") for key in one)
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return _first(apart(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(one, other, strict=True)))
+    kinds = [
+        np.asarray(value).dtype.kind for value in (one, other) if isinstance(value, np.ndarray | np.generic | float)
+    ]
+    if "f" in kinds and np.shape(one) == np.shape(other):
+        if np.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True):
+            return None
+        far = ~np.isclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
+        return _of_arrays(np.asarray(one), np.where(far, other, one), path)
+    return difference(one, other, path)
+
+
 def brief(value: Any) -> str:
     """A value in a few words."""
     if isinstance(value, np.ndarray) and value.size > 6:

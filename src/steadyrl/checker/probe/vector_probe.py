@@ -19,7 +19,7 @@ from steadyrl.checker.probe.play import PIN
 from steadyrl.checker.probe.policies import corners
 from steadyrl.checker.probe.singles import Singles, many_starts
 from steadyrl.checker.probe.stage import Stage
-from steadyrl.checker.probe.values import brief, difference, own
+from steadyrl.checker.probe.values import apart, brief, difference, own
 from steadyrl.checker.probe.vectors import NUM_ENVS, Unlike, Vectors, entry_of, form_fault, mode_of, row_of
 
 
@@ -72,6 +72,8 @@ class VectorProbe:
             return self._make(NUM_ENVS)
         except BaseException as error:
             raise Broken(fault_of(error, "make", 0)) from error
+        finally:
+            self._stage.beat("", 0, None)
 
     def _actions(self, vector: VectorEnv[Any, Any, Any]) -> Callable[[int], Any]:
         """Random actions, with stretches of extreme ones, which ends by failure need."""
@@ -101,7 +103,7 @@ class VectorProbe:
         expected = Singles(self._stage, vector.num_envs) if self._singles else None
         if expected is not None:
             starts = expected.reset()
-            self.found.comparable = all(difference(a, b) is None for a, b in zip(rows, starts, strict=True))
+            self.found.comparable = all(apart(a, b) is None for a, b in zip(rows, starts, strict=True))
             if not self.found.comparable:
                 self._starts(rows, starts)
             same = all(difference(rows[0], row) is None for row in rows[1:])
@@ -174,7 +176,7 @@ class VectorProbe:
         for i in range(vector.num_envs):
             if expected.waiting[i] and self._mode == "NextStep":
                 begun = expected.begin(i)
-                unlike = difference(begun, row_of(result[0], i))
+                unlike = apart(begun, row_of(result[0], i))
                 if unlike is not None or result[2][i] or result[3][i] or float(result[1][i]):
                     what = (
                         f"the step after an end is a reset without reward or flags, but it returned {unlike or 'those'}"
@@ -201,17 +203,17 @@ class VectorProbe:
         obs = row_of(result[0], i)
         if ended and self._mode == "SameStep":
             last = entry_of(result[4], "final_obs", i)
-            lost = difference(own(told.obs), own(last)) if last is not None else None
+            lost = apart(own(told.obs), own(last)) if last is not None else None
             if last is None:
                 self.found.final = Unlike(step, i, "infos has no final_obs for it")
             elif lost is not None:
                 self.found.final = Unlike(step, i, f"final_obs{lost.path} is {lost.other}, not {lost.one}")
             begun = expected.begin(i)
-            again = difference(begun, obs)
+            again = apart(begun, obs)
             if again is not None and self.found.final is None:
                 self.found.unlike = Unlike(step, i, f"the new episode starts with {again.other} instead of {again.one}")
             return
-        unlike = difference(own(told.obs), obs)
+        unlike = apart(own(told.obs), obs)
         if unlike is not None:
             what = f"the observation{unlike.path} is {unlike.other} instead of {unlike.one}"
             if ended:
@@ -276,3 +278,5 @@ class VectorProbe:
             return function()
         except BaseException as error:
             raise Broken(fault_of(error, phase, self.found.compared)) from error
+        finally:
+            self._stage.beat("", self.found.compared, SEED)

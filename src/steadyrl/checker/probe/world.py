@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import struct
 import sys
-import termios
 import threading
 from contextlib import suppress
 from typing import Any
@@ -94,6 +92,9 @@ class Output:
     @property
     def count(self) -> int:
         """Bytes so far."""
+        import fcntl  # not on Windows
+        import termios
+
         waiting = fcntl.ioctl(self._read, termios.FIONREAD, b"\0\0\0\0")
         return self._come + int(struct.unpack("i", waiting)[0])
 

@@ -218,4 +218,10 @@ def thread_leak(process: Process) -> Iterator[Found]:
 
 def _place(died: Died) -> str:
     seed = "" if died.seed is None else f" of an episode with seed {died.seed}"
-    return f"step {died.step}{seed}" if died.phase == "step" else f"{died.phase}(){seed}"
+    return (
+        f"step {died.step}{seed}"
+        if died.phase == "step"
+        else f"{died.phase}(){seed}"
+        if died.phase
+        else f"the experiment '{died.experiment}'"
+    )
