@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+import checker_tables
+
 from steadyrl.cli.flags import flags_of, shown
 from steadyrl.cli.train_command import TrainOptions
 from steadyrl.config import presets
@@ -375,6 +377,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "snapshots": snapshots,
     "faults": faults,
     "compiled": compiled,
+    "checker-rules": checker_tables.rules,
+    "checker-score": lambda: checker_tables.score(table),
+    "checker-registered": lambda: checker_tables.registered(table),
     "settings": settings,
     "wrappers": wrappers,
     "presets": preset_list,

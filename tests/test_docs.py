@@ -14,11 +14,13 @@ import pytest
 
 import steadyrl as srl
 from steadyrl.cli.bench_command import BenchOptions
+from steadyrl.cli.check_command import CheckOptions
 from steadyrl.cli.eval_command import EvalOptions
 from steadyrl.cli.flags import _ELSEWHERE, flags_of, take_apart, values
 from steadyrl.cli.info_command import InfoOptions
 from steadyrl.cli.main import COMMANDS
 from steadyrl.cli.main import main as steadyrl_command
+from steadyrl.cli.new_env_command import NewEnvOptions
 from steadyrl.cli.presets_command import PresetsOptions
 from steadyrl.cli.record_command import RecordOptions
 from steadyrl.cli.replay_command import ReplayOptions
@@ -41,6 +43,8 @@ OPTIONS = {
     "info": InfoOptions,
     "replay": ReplayOptions,
     "bench": BenchOptions,
+    "check": CheckOptions,
+    "new-env": NewEnvOptions,
     "resume": ResumeOptions,
     "reproduce": ReproduceOptions,
 }

@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "configs": BASE,
     "config": BASE | {"configs"},
     "envs": FOUNDATION,
+    "checker": FOUNDATION | {"envs"},
     "kernels": BASE,
     "nn": BASE | {"seeding", "spaces", "kernels"},
     "data": BASE | {"seeding", "spaces", "kernels"},
@@ -34,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "algorithms": FOUNDATION | TENSORS | {"bundle"},
     "training": LEARNING | {"envs"},
     "bench": LEARNING | {"envs", "training"},
-    "cli": LEARNING | {"envs", "training", "bench"},
+    "cli": LEARNING | {"envs", "checker", "training", "bench"},
     "__main__": {"cli"},
 }
 
@@ -52,6 +53,7 @@ TORCH_FREE = [
     "configs",
     "stats",
     "envs",
+    "checker",
     "training.events",
     "training.displays",
     "cli",

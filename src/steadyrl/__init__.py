@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from steadyrl._version import __version__
 
 if TYPE_CHECKING:
+    from steadyrl.checker.run import check_env
     from steadyrl.configs.schedules import LinearSchedule
     from steadyrl.envs.vector import make_vec
     from steadyrl.errors import RunFailedError, SteadyRLError, UserError
@@ -31,6 +32,7 @@ _HOME = {
     "RunFailedError": "errors",
     "SteadyRLError": "errors",
     "UserError": "errors",
+    "check_env": "checker.run",
     "evaluate": "training.agents",
     "load": "training.agents",
     "make_display": "training.displays",
@@ -52,6 +54,7 @@ __all__ = [
     "SteadyRLError",
     "UserError",
     "__version__",
+    "check_env",
     "evaluate",
     "load",
     "make_display",

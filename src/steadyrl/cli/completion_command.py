@@ -25,6 +25,7 @@ _BASH = """_steadyrl() {{
   local words
   if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"
   elif [ "${{COMP_WORDS[1]}}" = bench ]; then words="{envs} {bench}"
+  elif [ "${{COMP_WORDS[1]}}" = check ]; then words="{envs} {check}"; COMPREPLY=($(compgen -f -- "$2"))
   elif [ "${{COMP_WORDS[1]}}" = resume ]; then words="latest {resume}"; COMPREPLY=($(compgen -f -- "$2"))
   elif [ "${{COMP_WORDS[1]}}" = reproduce ]; then words="latest {reproduce}"; COMPREPLY=($(compgen -f -- "$2"))
   elif [ "${{COMP_WORDS[1]}}" = verify-resume ]; then words="{algos} {envs} {verify} {flags}"
@@ -39,10 +40,12 @@ complete -o default -F _steadyrl steadyrl"""
 _FISH = """complete -c steadyrl -n __fish_use_subcommand -xa "{commands}"
 complete -c steadyrl -n "__fish_seen_subcommand_from train" -xa "{algos} {envs} {flags}"
 complete -c steadyrl -n "__fish_seen_subcommand_from bench" -xa "{envs} {bench}"
+complete -c steadyrl -n "__fish_seen_subcommand_from check" -a "{envs} {check}"
 complete -c steadyrl -n "__fish_seen_subcommand_from resume" -a "latest {resume}"
 complete -c steadyrl -n "__fish_seen_subcommand_from reproduce" -a "latest {reproduce}"
 complete -c steadyrl -n "__fish_seen_subcommand_from verify-resume" -xa "{algos} {envs} {verify} {flags}"
-complete -c steadyrl -n "not __fish_seen_subcommand_from train bench resume reproduce verify-resume" -a "{common}\""""
+set -l steadyrl_own train bench check resume reproduce verify-resume
+complete -c steadyrl -n "not __fish_seen_subcommand_from $steadyrl_own" -a "{common}\""""
 
 
 def run(args: list[str], session: Session) -> int:
@@ -63,6 +66,7 @@ def run(args: list[str], session: Session) -> int:
 def script(shell: str) -> str:
     """The script for `bash`, `zsh` or `fish`."""
     from steadyrl.cli.bench_command import BenchOptions
+    from steadyrl.cli.check_command import CheckOptions
     from steadyrl.cli.main import COMMANDS
     from steadyrl.cli.reproduce_command import ReproduceOptions
     from steadyrl.cli.resume_command import ResumeOptions
@@ -77,6 +81,7 @@ def script(shell: str) -> str:
         envs=" ".join(sorted({name for algo in CONFIGS for name in presets(algo)})),
         flags=" ".join(_spellings([*shared, *hyper])),
         bench=" ".join(_spellings(flags_of(BenchOptions, ""))),
+        check=" ".join(_spellings(flags_of(CheckOptions, ""))),
         resume=" ".join(_spellings(flags_of(ResumeOptions, ""))),
         reproduce=" ".join(_spellings(flags_of(ReproduceOptions, ""))),
         verify=" ".join(_spellings(flags_of(VerifyOptions, ""))),

@@ -18,6 +18,8 @@ COMMANDS = {
     "reproduce": "run a run again and compare the traces",
     "presets": "list tuned settings per algorithm and environment",
     "info": "show versions and hardware, or the spaces of an environment",
+    "check": "find what is wrong with an environment",
+    "new-env": "write a correct starting environment with its test",
     "replay": "run a recorded failure of an environment again",
     "bench": "measure how fast an environment can be stepped, and recommend settings",
     "completion": "print a completion script for bash, zsh or fish",

@@ -136,19 +136,12 @@ class EnvFactory:
         Raises:
             UserError: it cannot be made like this.
         """
-        kwargs = dict(self.env_kwargs) | (dict(self.wrapping.arguments) if self.wrapping else {})
-        if render_mode is not None:
-            kwargs["render_mode"] = render_mode
-        inside, _ = self._limits()
-        with quiet_gymnasium():
-            try:
-                env = self._source.make(kwargs, inside)
-            except (SteadyRLError, KeyboardInterrupt, Ending):
-                raise
-            except (gym.error.DependencyNotInstalled, ImportError) as error:
-                raise missing_package(self.id, error) from error
-            except BaseException as error:
-                raise self.not_made(error) from error
+        try:
+            env = self.bare(render_mode)
+        except (SteadyRLError, KeyboardInterrupt, Ending):
+            raise
+        except BaseException as error:
+            raise self.not_made(error) from error
         insist_on_gymnasium(env, self.id)
         insist_on_spaces(env, self.id)
         if render_mode is not None and env.render_mode != render_mode:
@@ -180,6 +173,23 @@ class EnvFactory:
         if limit is None or self.wrapping is None or self.wrapping.repeats == 1:
             return limit, None
         return -1 if isinstance(self._source, Registered) else None, limit
+
+    def bare(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """Make an environment as it is, without any wrapper.
+
+        Raises:
+            UserError: a package is missing.
+            BaseException: whatever its constructor raises.
+        """
+        kwargs = dict(self.env_kwargs) | (dict(self.wrapping.arguments) if self.wrapping else {})
+        if render_mode is not None:
+            kwargs["render_mode"] = render_mode
+        inside, _ = self._limits()
+        with quiet_gymnasium():
+            try:
+                return self._source.make(kwargs, inside)
+            except (gym.error.DependencyNotInstalled, ImportError) as error:
+                raise missing_package(self.id, error) from error
 
     def not_made(self, error: BaseException) -> UserError:
         """The error of a constructor, in words; an argument that it does not take is named."""

@@ -1,0 +1,173 @@
+"""What the environment checker finds, what it takes, and what Gymnasium's and Stable-Baselines3's say to the same.
+
+    python benchmarks/checker.py corpus FOLDER [NAME...]   # a labelled set of faulty and sound environments
+    python benchmarks/checker.py registered [NAME...]      # every environment that is registered here
+    python benchmarks/checker.py times                     # of a classic-control environment
+
+Each part goes into benchmarks/results/checker.json; with NAMEs only rows of such names. QUICK=1 checks
+with --quick. FOLDER is a package
+with `register_all`, its labels.json and what the peers said in peers.json. A faulty environment counts as found where a
+finding has its kind and severity and no error or warning is of a kind that the label does not allow; a sound one
+as passed where there is no error and no warning.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+import steadyrl as srl
+from steadyrl.errors import SteadyRLError
+
+PLAN = "quick" if os.environ.get("QUICK") else "full"
+RESULT = Path(__file__).parent / "results" / "checker.json"
+EXTRA = {
+    "ale_py": ("ALE/Pong-v5", "ALE/Breakout-v5", "ALE/MsPacman-v5", "ALE/Qbert-v5", "ALE/Freeway-v5"),
+    "minigrid": (
+        "MiniGrid-Empty-5x5-v0",
+        "MiniGrid-DoorKey-6x6-v0",
+        "MiniGrid-FourRooms-v0",
+        "MiniGrid-MultiRoom-N2-S4-v0",
+        "MiniGrid-Dynamic-Obstacles-6x6-v0",
+        "MiniGrid-GoToObject-6x6-N2-v0",
+        "BabyAI-GoToRedBall-v0",
+    ),
+}
+
+
+def told(report: Any) -> list[dict[str, Any]]:
+    """Errors and warnings of a report."""
+    graver = [finding for finding in report.findings if finding.severity != "note"]
+    return [{name: getattr(f, name) for name in ("code", "kind", "severity", "message")} for f in graver]
+
+
+def corpus(folder: Path, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Every environment of a labelled set."""
+    sys.path.insert(0, str(folder.parent))
+    importlib.import_module(folder.name).register_all()
+    labels = json.loads((folder / "labels.json").read_text())
+    peers = json.loads((folder / "peers.json").read_text())
+    for env_id, label in labels.items():
+        if names and not any(name in env_id for name in names):
+            continue
+        start = time.perf_counter()
+        findings = told(srl.check_env(env_id, quick=PLAN == "quick"))
+        kinds = {(finding["kind"], finding["severity"]) for finding in findings}
+        allowed = {label["expect"], *label["also"]}
+        found = (label["expect"], label["severity"]) in kinds
+        false = sorted(kind for kind, _ in kinds if kind not in allowed)
+        row: dict[str, Any] = {
+            "env": env_id,
+            "plan": PLAN,
+            "sound": label["sound"],
+            "expect": label["expect"],
+            "right": not kinds if label["sound"] else found and not false,
+            "found": found,
+            "false": false,
+            "findings": findings,
+            "seconds": round(time.perf_counter() - start, 1),
+        }
+        for peer in ("gymnasium", "sb3"):
+            row[peer] = _peer(peers[env_id], peer, label["sound"])
+        print(env_id, "right" if row["right"] else f"WRONG {findings}", flush=True)
+        yield row
+
+
+def _peer(row: dict[str, Any], peer: str, sound: bool) -> bool:
+    return row[peer] == "silent" if sound else bool(row[f"{peer}_hit"])
+
+
+def score(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    faulty, sound = ([row for row in rows if row["sound"] is kind] for kind in (False, True))
+    score: dict[str, Any] = {"faulty": len(faulty), "sound": len(sound)}
+    for name, key in (("steadyrl", "right"), ("gymnasium", "gymnasium"), ("sb3", "sb3")):
+        score[name] = {"found": sum(row[key] for row in faulty), "passed": sum(row[key] for row in sound)}
+    return score
+
+
+def registered(names: list[str]) -> Iterator[dict[str, Any]]:
+    """Every environment of Gymnasium, newest versions, and those of other packages where they are installed."""
+    newest: dict[tuple[str | None, str], Any] = {}
+    for spec in gym.registry.values():
+        held = newest.get((spec.namespace, spec.name))
+        if spec.entry_point is not None and (held is None or (held.version or 0) < (spec.version or 0)):
+            newest[spec.namespace, spec.name] = spec
+    ids = [spec.id for spec in newest.values() if not str(spec.entry_point).startswith("shimmy")]
+    for module, chosen in EXTRA.items():
+        if importlib.util.find_spec(module) is not None:
+            gym.register_envs(importlib.import_module(module))
+            ids += chosen
+
+    for env_id in ids:
+        if names and not any(name in env_id for name in names):
+            continue
+        start = time.perf_counter()
+        try:
+            report = srl.check_env(env_id, quick=PLAN == "quick")
+            row = {
+                "env": env_id,
+                "plan": report.plan,
+                "findings": told(report),
+                "notes": [f.kind for f in report.findings if f.severity == "note"],
+            }
+        except SteadyRLError as error:
+            row = {"env": env_id, "refused": error.message}
+        row["seconds"] = round(time.perf_counter() - start, 1)
+        print(json.dumps(row), flush=True)
+        yield row
+
+
+def times(repeats: int = 3) -> dict[str, Any]:
+    """Seconds of a full and a quick check, in processes of their own as the command runs them."""
+    found: dict[str, Any] = {}
+    for name, options in (("full", {}), ("quick", {"quick": True})):
+        taken = []
+        for _ in range(repeats):
+            start, cpu = time.perf_counter(), os.times()
+            srl.check_env("CartPole-v1", **options)  # type: ignore[arg-type]
+            now = os.times()
+            used = now.user + now.system + now.children_user + now.children_system
+            used -= cpu.user + cpu.system + cpu.children_user + cpu.children_system
+            taken.append((time.perf_counter() - start, used))
+        found[name] = {
+            "wall_s": statistics.median(t[0] for t in taken),
+            "cpu_s": statistics.median(t[1] for t in taken),
+        }
+    return found | {"env": "CartPole-v1", "repeats": repeats, "load": os.getloadavg()[0]}
+
+
+def main(words: list[str]) -> None:
+    part, *rest = words or ["times"]
+    if part == "times":
+        store(part, times())
+        return
+    rows = corpus(Path(rest[0]).resolve(), rest[1:]) if part == "corpus" else registered(rest)
+    for row in rows:  # each is kept at once: all of them take long
+        stored = json.loads(RESULT.read_text()).get(part, {}) if RESULT.exists() else {}
+        others = [old for old in stored.get("rows", []) if old["env"] != row["env"]]
+        document: dict[str, Any] = {"rows": [*others, row]}
+        store(part, document | ({"score": score(document["rows"])} if part == "corpus" else {}))
+
+
+def store(part: str, document: dict[str, Any]) -> None:
+    """Put a part beside the others."""
+    stored = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    stored[part] = document
+    stored["machine"] = {"cores": os.cpu_count(), "platform": platform.system(), "python": platform.python_version()}
+    stored["versions"] = {"gymnasium": gym.__version__, "steadyrl": srl.__version__}
+    RESULT.write_text(json.dumps(stored, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

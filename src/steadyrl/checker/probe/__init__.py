@@ -1,0 +1,1 @@
+"""What plays an environment and writes down what happened; it judges nothing."""

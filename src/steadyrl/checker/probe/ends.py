@@ -1,0 +1,79 @@
+"""How episodes end: what a step after the end does, and whether an episode without a limit ends at all."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from steadyrl.checker.plan import SEED
+from steadyrl.checker.probe.driver import Broken, Driver
+from steadyrl.checker.probe.play import over
+from steadyrl.checker.probe.policies import Maker, act, always, at_random, corners, sticky
+from steadyrl.checker.probe.stage import Stage
+
+_TRIES = 4
+_LONG_S = 2.5  # CPU seconds for the search of an end
+
+
+@dataclass
+class Ends:
+    """How episodes end.
+
+    Attributes:
+        went_on: Steps after an end that the environment itself had declared, with both flags down: (step, seed).
+        tried: How many such steps were tried.
+        found: An episode ended.
+        steps: Steps in which an end was looked for.
+        limit: Registered limit.
+        broken: It raised something meanwhile.
+    """
+
+    went_on: list[tuple[int, int]] = field(default_factory=list)
+    tried: int = 0
+    found: bool = False
+    steps: int = 0
+    limit: int | None = None
+    broken: bool = False
+
+
+def ends(stage: Stage, limit: int | None) -> Ends:
+    """Step on after ends; where none comes, look for one."""
+    result = Ends(limit=limit)
+    try:
+        driver = stage.drive()
+        space = driver.env.action_space
+        extremes = [always(space, action) for _, action in corners(space)][:8]
+        makers: list[Maker] = [at_random(space), sticky(space), *extremes]
+        start = time.process_time()
+        budget = max(stage.plan.long_steps, 1_000)
+        number = 0
+        while result.tried < _TRIES and result.steps < budget and time.process_time() - start < _LONG_S:
+            maker = makers[number % len(makers)]
+            length = min(budget - result.steps, 50 * 2 ** min(number // len(makers), 12))
+            _episode(driver, maker(SEED + number), SEED + number, length, result)
+            number += 1
+        driver.close()
+    except Broken:
+        result.broken = True
+    return result
+
+
+def _episode(driver: Driver, policy: Any, seed: int, length: int, result: Ends) -> None:
+    driver.reset(seed=seed)
+    for _ in range(length):
+        step = driver.step(act(policy, driver))
+        result.steps += 1
+        if not over(step):
+            continue
+        result.found = True
+        if any(map(bool, driver.tap.flags)):
+            result.tried += 1
+            at = driver.steps
+            try:
+                after = driver.step(act(policy, driver))
+            except Broken:
+                return
+            if not over(after) and not any(map(bool, driver.tap.flags)):
+                result.went_on.append((at, seed))
+        return

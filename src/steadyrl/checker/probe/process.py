@@ -1,0 +1,121 @@
+"""Whether an environment can be sent to another process and closed in every state."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from gymnasium.utils import EzPickle
+
+from steadyrl.checker.plan import SEED
+from steadyrl.checker.probe.driver import Broken, Driver, Fault, fault_of
+from steadyrl.checker.probe.play import Split, play, split
+from steadyrl.checker.probe.policies import act, at_random
+from steadyrl.checker.probe.stage import Stage
+
+
+@dataclass
+class Process:
+    """What happened.
+
+    Attributes:
+        pickle: What pickling it raised, in words; empty where it could be pickled.
+        when: In which state that was.
+        unpickle: What came of loading it, in words.
+        copy: Where a copy took another course after a reset with the same seed.
+        ez: It is rebuilt from its arguments.
+        close: What a close raised.
+        closing: In which state that was.
+        threads: Threads that were left after it was closed.
+    """
+
+    pickle: str = ""
+    when: str = ""
+    unpickle: str = ""
+    copy: Split | None = None
+    ez: bool = False
+    close: Fault | None = None
+    closing: str = ""
+    threads: int = 0
+
+
+def process(stage: Stage) -> Process:
+    """Pickle, compare the copy, close once and twice."""
+    found = Process()
+    before = threading.active_count()
+    _pickling(stage, found)
+    for state, steps, times in (
+        ("before its first reset", -1, 1),
+        ("in the middle of an episode", 3, 1),
+        ("a second time", 3, 2),
+    ):
+        if found.close is None:
+            _closing(stage, found, state, steps, times)
+    found.threads = max(0, threading.active_count() - before)
+    return found
+
+
+def _pickling(stage: Stage, found: Process) -> None:
+    """Only what multiprocessing itself would do to send it; the bytes do not leave this process."""
+    try:
+        driver = stage.drive()
+    except Broken:
+        return
+    inner: Any = driver.env.unwrapped
+    found.ez = isinstance(inner, EzPickle)
+    data: Any = None
+    for when, steps in (("when it is new", -1), ("in the middle of an episode", 3)):
+        try:
+            _steps(driver, steps)
+        except Broken:
+            break
+        try:
+            data = ForkingPickler.dumps(inner)
+        except Exception as error:
+            found.pickle, found.when = fault_of(error, "make", 0).error, when
+            driver.close()
+            return
+    if data is not None:
+        _copied(stage, found, driver, data)
+    driver.close()
+
+
+def _copied(stage: Stage, found: Process, driver: Driver, data: Any) -> None:
+    try:
+        copy = Driver(ForkingPickler.loads(data), stage.beat)
+    except Exception as error:
+        found.unpickle = fault_of(error, "make", 0).error
+        return
+    policy, steps = at_random(driver.env.action_space), min(60, stage.plan.play_steps)
+    original = Driver(driver.tap.env, stage.beat)
+    base = play(original, policy, SEED, steps, cpu_s=0.5)
+    if split(base, play(original, policy, SEED, steps, cpu_s=0.5)) is None:
+        found.copy = split(base, play(copy, policy, SEED, steps, cpu_s=0.5))
+    copy.close()
+
+
+def _steps(driver: Driver, steps: int) -> None:
+    """Reset and take so many steps; -1 does not even reset."""
+    if steps < 0:
+        return
+    policy = at_random(driver.env.action_space)(SEED)
+    driver.reset(seed=SEED)
+    for _ in range(steps):
+        if driver.steps and any(map(bool, driver.tap.flags)):
+            break
+        driver.step(act(policy, driver))
+
+
+def _closing(stage: Stage, found: Process, state: str, steps: int, times: int) -> None:
+    try:
+        driver = stage.drive()
+        _steps(driver, steps)
+    except Broken:
+        return
+    try:
+        for _ in range(times):
+            driver.call("close", driver.env.close)
+    except Broken as broken:
+        found.close, found.closing = broken.fault, state

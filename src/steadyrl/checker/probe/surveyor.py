@@ -1,0 +1,266 @@
+"""Many episodes by many policies, looked through step by step."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from steadyrl.checker.plan import SEED
+from steadyrl.checker.probe import world
+from steadyrl.checker.probe.driver import Broken, Driver
+from steadyrl.checker.probe.forms import Features, form_of
+from steadyrl.checker.probe.kept import Kept
+from steadyrl.checker.probe.policies import Policy, always, at_random, corners, looking, mask_of, sticky
+from steadyrl.checker.probe.stage import Stage
+from steadyrl.checker.probe.survey import Episode, Place, Seen, Survey, kind_of
+from steadyrl.checker.probe.values import brief, difference, own
+
+_CLOSE_LOOK = 800  # steps in which costly things (generators, output) are looked at one by one
+_RANDOM_STEPS = 1_000  # at random, before anything else
+_RANDOM_SHARE = 0.72  # of all, where there are few
+_MOST_RANDOM = 200  # episodes for them
+_ROWS = 8_000  # rows of features that are kept
+_LOOK_AGAIN = 64  # steps between two looks at memory and open files
+_MUCH_MEMORY = 400 * 2**20  # an environment that takes this much more has told enough
+_MANY_FILES = 1_000
+
+
+class Surveyor:
+    """Plays the episodes of a survey.
+
+    Args:
+        stage: What environments are made with, and the budgets.
+        driver: The instance.
+    """
+
+    def __init__(self, stage: Stage, driver: Driver) -> None:
+        self._stage, self.driver = stage, driver
+        self._form = form_of(driver.env.observation_space)
+        self._space = driver.env.action_space
+        names = ("observation_space", "action_space")
+        self._declared = {name: copy.deepcopy(getattr(driver.env, name)) for name in names}
+        self._features = Features(driver.env.observation_space)
+        self._rows: list[Any] = []
+        self._where: list[tuple[int, int]] = []
+        self._started = time.process_time()
+        self._waited = 0.0
+        self._memory, self._files = world.memory(), world.open_files()
+        self._seeds = 0
+        self.survey = Survey(names=self._features.names, continuous=self._features.continuous)
+
+    def run(self) -> Survey:
+        """Play until the budget is spent."""
+        plan = self._stage.plan
+        share = plan.survey_steps // 4 if not plan.alone else plan.survey_steps
+        for name, policy in self._policies():
+            if self._spent():
+                break
+            cap = share if name == "random" else max(64, plan.survey_steps // 8)
+            self._episode(name, policy, cap)
+        if self._rows:
+            self.survey.rows = np.stack(self._rows)
+            self.survey.row_episodes, self.survey.row_steps = np.array(self._where).T
+        self.survey.arity |= self.driver.arity
+        return self.survey
+
+    def _policies(self) -> Iterator[tuple[str, Policy]]:
+        """Random first, then the others in turn, for as long as there is budget."""
+        seed = self._seed()
+        if self._stage.plan.alone:
+            while True:
+                yield "random", at_random(self._space)(self._seed())
+        for _ in range(_MOST_RANDOM):
+            if self.survey.steps >= min(_RANDOM_STEPS, _RANDOM_SHARE * self._stage.plan.survey_steps):
+                break
+            yield "random", at_random(self._space)(self._seed())
+        extremes = [(name, always(self._space, action)) for name, action in corners(self._space)]
+        for name, maker in extremes[:16]:
+            yield name, maker(seed)
+        while True:
+            yield "random", at_random(self._space)(self._seed())
+            yield "sticky", sticky(self._space)(self._seed())
+            mean, spread = self._scales()
+            for _ in range(2):
+                linear = None if mean is None else looking(self._space, self._features, mean, spread)
+                if linear is not None:
+                    yield "linear", linear(self._seed())
+
+    def _scales(self) -> tuple[Any, Any]:
+        rows = [row for row in self._rows[-2_000:] if np.isfinite(row).all()]
+        if not rows:
+            return None, None
+        stacked = np.stack(rows)
+        spread = stacked.std(0)
+        return stacked.mean(0), np.where(spread > 0, spread, 1.0)
+
+    def _seed(self) -> int:
+        self._seeds += 1
+        return SEED + self._seeds
+
+    def _spent(self) -> bool:
+        plan, survey = self._stage.plan, self.survey
+        cpu, waited = time.process_time() - self._started, self._waited + self.driver.spent
+        over = cpu > plan.survey_s or waited > 3 * plan.survey_s
+        faults = sum(episode.fault is not None for episode in survey.episodes)
+        return over or bool(survey.exhausted) or survey.steps >= plan.survey_steps or faults > 40
+
+    def _episode(self, name: str, policy: Policy, cap: int) -> None:
+        driver, survey = self.driver, self.survey
+        last = survey.episodes[-1] if survey.episodes else None
+        early = last is not None and not last.complete and last.fault is None
+        episode = Episode(name, self._seed(), early=early)
+        survey.episodes.append(episode)
+        kept = Kept()
+        number = len(survey.episodes) - 1
+        try:
+            close = survey.steps < _CLOSE_LOOK
+            before = world.generators() if close else None
+            seed = None if self._stage.plan.alone and number else episode.seed
+            obs, info = driver.reset(seed=seed)
+            place = Place(name, episode.seed, 0)
+            self._look(place, obs, info, kept, before)
+            while episode.length < cap and not self._spent():
+                mask = mask_of(self._space, obs, info, driver.env.unwrapped)
+                self._mask(Place(name, episode.seed, episode.length), mask)
+                action = policy(obs, mask)
+                given = own(action)
+                close = survey.steps < _CLOSE_LOOK
+                before = world.generators() if close else None
+                episode.length += 1
+                step = driver.step(action)
+                survey.times.append(driver.took)
+                obs, info = step.obs, step.info
+                place = Place(name, episode.seed, episode.length)
+                if not _alike(action, given):
+                    self._note("action-mutated", place, f"{brief(given)} had become {brief(action)}")
+                self._step(place, step, episode)
+                self._look(place, obs, info, kept, before)
+                if episode.terminated or episode.truncated:
+                    episode.complete = True
+                    break
+            self._spaces(driver)
+            for part, told in kept.changed():
+                survey.kept.setdefault(part, Seen(Place(name, episode.seed, told[0]), told[1]))
+        except Broken as broken:
+            episode.fault = broken.fault
+            episode.length = min(episode.length, broken.fault.step)
+            if not self._stage.plan.alone and not self._spent():
+                driver.close()
+                survey.arity |= driver.arity
+                self._waited += driver.spent
+                self.driver = self._stage.drive()
+
+    def _spaces(self, driver: Driver) -> None:
+        for name, before in self._declared.items():
+            now = getattr(driver.env, name)
+            if not self.survey.mutated and now != before:
+                self.survey.mutated = f"{name} was {before} and is {now}"
+
+    def _look(self, place: Place, obs: Any, info: Any, kept: Kept, before: Any) -> None:
+        survey = self.survey
+        for fault in self._form(obs):
+            key = (fault.kind, fault.key)
+            if key in survey.forms:
+                survey.forms[key].count += 1
+            elif len(survey.forms) < 20:
+                survey.forms[key] = Seen(place, fault)
+        for part, told in kept.add(place.step, obs, info):
+            survey.kept.setdefault(part, Seen(Place(place.policy, place.seed, told[0]), told[1]))
+        self._info(place, info)
+        if len(self._rows) < _ROWS:
+            row = self._features.row(obs) if self._features.names else None
+            if row is not None:
+                self._rows.append(row)
+                self._where.append((len(survey.episodes) - 1, place.step))
+        if before is not None:
+            self._closely(place, before)
+        if survey.steps % _LOOK_AGAIN == 0:
+            if world.memory() - self._memory > _MUCH_MEMORY:
+                survey.exhausted = "memory"
+            elif world.open_files() - self._files > _MANY_FILES:
+                survey.exhausted = "files"
+
+    def _closely(self, place: Place, before: Any) -> None:
+        phase = "step" if place.step else "reset(seed)"
+        for name in world.changed(before, world.generators()):
+            self.survey.draws.setdefault((name, phase), place)
+        self.survey.looked += 1
+        world.flush()
+        for name, output in (("stdout", self._stage.stdout), ("stderr", self._stage.stderr)):
+            count = output.count
+            if count > self._stage.heard.get(name, 0):
+                self.survey.printed[name] = self.survey.printed.get(name, 0) + 1
+            self._stage.heard[name] = count
+        self.survey.text = self._stage.stdout.head.decode(errors="replace")
+
+    def _step(self, place: Place, step: Any, episode: Episode) -> None:
+        number = _number(step.reward)
+        if number is None:
+            self._note("reward-type", place, f"{brief(step.reward)} ({type(step.reward).__name__})")
+        elif not np.isfinite(number):
+            self._note("reward-not-finite", place, brief(step.reward))
+        else:
+            self.survey.rewards.append(number)
+            episode.total += number
+        for key in ("terminated", "truncated"):
+            flag = getattr(step, key)
+            if not isinstance(flag, bool | np.bool_):
+                self._note("flag-type", place, f"`{key}` is {brief(flag)} ({type(flag).__name__})")
+            setattr(episode, key, _truth(flag))
+        inner = self.driver.tap.flags
+        episode.own = (_truth(inner[0]), _truth(inner[1]))
+
+    def _info(self, place: Place, info: Any) -> None:
+        if not isinstance(info, dict):
+            self._note("info-type", place, f"a {type(info).__name__}")
+            return
+        for key, value in info.items():
+            self.survey.info_types.setdefault(f"[{key!r}]", {}).setdefault(kind_of(value), place)
+            if isinstance(value, dict):
+                for name, part in value.items():
+                    self.survey.info_types.setdefault(f"[{key!r}][{name!r}]", {}).setdefault(kind_of(part), place)
+
+    def _mask(self, place: Place, mask: Any) -> None:
+        """Of a state in which one more action is asked for."""
+        if mask is None:
+            return
+        self.survey.masked = True
+        if isinstance(mask, tuple):  # one part for each entry of a MultiDiscrete
+            for part in mask:
+                self._mask(place, part)
+            return
+        flags = np.asarray(mask)
+        size = getattr(self._space, "n", None)
+        if size is not None and hasattr(self._space, "start") and flags.shape != (int(size),):
+            self._note("mask-shape", place, f"shape {flags.shape} for {int(size)} actions")
+        elif flags.size and not flags.astype(bool).any():
+            self._note("mask-empty", place, "no action is allowed")
+
+    def _note(self, name: str, place: Place, what: str) -> None:
+        if name in self.survey.values:
+            self.survey.values[name].count += 1
+        else:
+            self.survey.values[name] = Seen(place, what)
+
+
+def _number(reward: Any) -> float | None:
+    if isinstance(reward, bool | int | float | np.number | np.bool_):
+        return float(reward)
+    if isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "biuf":
+        return float(reward)
+    return None
+
+
+def _truth(flag: Any) -> bool:
+    try:
+        return bool(flag)
+    except Exception:  # an array, or an object's own
+        return False
+
+
+def _alike(action: Any, given: Any) -> bool:
+    return difference(given, own(action)) is None

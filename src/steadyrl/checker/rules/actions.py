@@ -1,0 +1,191 @@
+"""Rules about actions: their bounds, and what the environment does with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.probe.acting import Acting
+from steadyrl.checker.probe.facts import Facts
+from steadyrl.checker.probe.survey import Survey
+from steadyrl.checker.rules.spaces import boxes
+
+# A Gaussian policy starts with mean 0 and deviation 1 in the action's own units. It reaches three deviations, and draws
+# usefully only what lies between the bounds; a tenth of either is little.
+_REACH = 3.0
+_LITTLE = 0.1
+
+
+@rule(
+    "SRL-ACT-001",
+    "action-unbounded",
+    "warning",
+    "facts",
+    "a continuous action has no finite bounds",
+    "Give the Box finite bounds, such as -1 and 1, and scale inside the environment.",
+)
+def unbounded(facts: Facts) -> Iterator[Found]:
+    """No squashing or rescaling can map an action without bounds."""
+    for key, box in _floats(facts):
+        free = ~(np.isfinite(box.low) & np.isfinite(box.high)).ravel()
+        if free.any():
+            i = int(free.argmax())
+            low, high = box.low.ravel()[i], box.high.ravel()[i]
+            yield Found(
+                f"Dimension {i} of the action space{key} goes from {low:g} to {high:g}.",
+                {"key": f"{key}[{i}]", "value": f"{low:g} to {high:g}"},
+            )
+
+
+@rule(
+    "SRL-ACT-002",
+    "action-degenerate",
+    "warning",
+    "facts",
+    "an action has only one possible value",
+    "Leave it out of the action space.",
+)
+def degenerate(facts: Facts) -> Iterator[Found]:
+    """There is nothing to choose."""
+    for key, box in boxes(facts.action):
+        same = (box.low == box.high).ravel()
+        if same.any():
+            i = int(same.argmax())
+            value = float(box.low.ravel()[i])
+            yield Found(
+                f"Dimension {i} of the action space{key} can only be {value:g}.", {"key": f"{key}[{i}]", "value": value}
+            )
+    space = facts.action
+    if isinstance(space, spaces.Discrete) and int(space.n) == 1:
+        yield Found("The action space has one action.", {"value": 1})
+    if isinstance(space, spaces.MultiDiscrete) and (space.nvec == 1).any():
+        i = int((space.nvec.ravel() == 1).argmax())
+        yield Found(f"Dimension {i} of the action space has one choice.", {"key": f"[{i}]", "value": 1})
+
+
+@rule(
+    "SRL-ACT-003",
+    "action-scale",
+    "warning",
+    "facts",
+    "the bounds of an action are far from unit scale",
+    "Declare -1 to 1 and scale inside the environment, or wrap it in gymnasium.wrappers.RescaleAction.",
+)
+def scale(facts: Facts) -> Iterator[Found]:
+    """What a policy of unit scale reaches of the range, and how much of what it draws is of use."""
+    for key, box in _floats(facts):
+        for i, (low, high) in enumerate(zip(box.low.ravel().tolist(), box.high.ravel().tolist(), strict=True)):
+            if not (math.isfinite(low) and math.isfinite(high)) or low >= high:
+                continue
+            reach = max(0.0, min(high, _REACH) - max(low, -_REACH)) / (high - low)
+            inside = (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2
+            if reach < _LITTLE or inside < _LITTLE:
+                why = (
+                    f"reaches {reach:.1%} of that"
+                    if reach < _LITTLE
+                    else f"draws only {inside:.1%} of its actions there"
+                )
+                yield Found(
+                    f"Dimension {i} of the action space{key} goes from {low:g} to {high:g}; a policy of unit scale "
+                    f"{why}.",
+                    {"key": f"{key}[{i}]", "value": f"{low:g} to {high:g}"},
+                )
+                break
+
+
+@rule(
+    "SRL-ACT-004",
+    "action-mutated",
+    "error",
+    "survey",
+    "step writes into the caller's action",
+    "Copy it first: action = np.array(action). What is stored for learning would be another action.",
+)
+def mutated(survey: Survey) -> Iterator[Found]:
+    """The action belongs to the caller."""
+    seen = survey.values.get("action-mutated")
+    if seen is not None:
+        yield Found(f"The action {seen.what} {seen.place}.", seen.place.evidence | {"value": seen.what})
+
+
+@rule(
+    "SRL-ACT-005",
+    "action-ignored",
+    "error",
+    "acting",
+    "the action makes no difference",
+    "Look where step() uses its action.",
+)
+def ignored(acting: Acting) -> Iterator[Found]:
+    """Whatever the policy, the same course."""
+    if acting.effect is False:
+        yield Found(
+            f"{acting.policies} policies gave the same observations, rewards and ends from every start that was tried.",
+            {"value": acting.policies},
+        )
+
+
+@rule(
+    "SRL-ACT-006",
+    "action-ignored",
+    "error",
+    "acting",
+    "a dimension of the action makes no difference",
+    "Look where step() uses it, or leave it out.",
+)
+def dimension_ignored(acting: Acting) -> Iterator[Found]:
+    """A dimension at either end, the others at random: the same course."""
+    if acting.deaf:
+        dims = ", ".join(map(str, acting.deaf))
+        yield Found(
+            f"Whether dimension {dims} of the action is at its lowest or its highest makes no difference.",
+            {"key": dims},
+        )
+
+
+@rule(
+    "SRL-ACT-007",
+    "action-crash",
+    "error",
+    "acting",
+    "a valid action always raises",
+    "Handle every action of the space, or declare fewer.",
+)
+def crash(acting: Acting) -> Iterator[Found]:
+    """An action that fails in every start, while others do not."""
+    if acting.fails and acting.works:
+        name, fault = next(iter(acting.fails.items()))
+        more = f", and so do {len(acting.fails) - 1} others" if len(acting.fails) > 1 else ""
+        yield Found(
+            f"{name[0].upper()}{name[1:]} raises {fault.error} in every start{more}.",
+            {"step": fault.step, "key": name, "value": fault.error, "where": fault.where},
+        )
+
+
+@rule(
+    "SRL-ACT-008",
+    "action-kept",
+    "warning",
+    "acting",
+    "the environment keeps the caller's action array",
+    "Keep a copy: self.last_action = np.array(action). The caller may use its array again.",
+    unless=("action-mutated",),
+)
+def kept(acting: Acting) -> Iterator[Found]:
+    """Writing into an action after the step changes the course."""
+    if acting.kept is not None:
+        yield Found(
+            f"After the caller had written into the array of an earlier action the course changed: {acting.kept}.",
+            acting.kept.evidence,
+        )
+
+
+def _floats(facts: Facts) -> Iterator[tuple[str, Any]]:
+    for key, box in boxes(facts.action):
+        if np.dtype(box.dtype).kind == "f":
+            yield key, box

@@ -1,0 +1,141 @@
+"""Rules about how episodes end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from steadyrl.checker.clocks import clock_is_observed
+from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.probe.ends import Ends
+from steadyrl.checker.probe.survey import Survey
+
+_SEVERAL = 3  # ends that are alike; two may be chance
+# Odds against episodes ending together by chance, from how seldom they end at any other step.
+_CHANCE = 1e-4
+
+
+@rule(
+    "SRL-EPI-001",
+    "timeout-as-terminated",
+    "error",
+    "survey",
+    "running out of time is reported as termination",
+    "Return truncated=True at the limit; where it is a rule of the game, observe the time that is left.",
+    unless=("both-flags", "ends-at-once", "step-arity"),
+)
+def timeout(survey: Survey) -> Iterator[Found]:
+    """Episodes that get so far all terminate at one step, and the observation holds no clock."""
+    ended = [episode for episode in survey.ended if episode.own[0] or episode.own[1]]
+    if not ended:
+        return
+    longest = max(episode.length for episode in ended)
+    if longest < 2 or any(not e.complete and e.fault is None and e.length > longest for e in survey.episodes):
+        return
+    last = [episode for episode in ended if episode.length == longest]
+    if not all(episode.own == (True, False) for episode in last) or len({e.seed for e in last}) < _SEVERAL:
+        return
+    before = [episode for episode in ended if episode.length < longest]
+    steps = sum(episode.length for episode in ended) - len(last)
+    hazard = (len(before) + 1) / (steps + 1)
+    if hazard ** (len(last) - 1) > _CHANCE or all(e.policy != "random" for e in last):
+        return
+    if not survey.names or clock_is_observed(survey, longest):
+        return
+    yield Found(
+        f"All {len(last)} episodes that came to step {longest} terminated there, whatever was done, and the "
+        "observation does not tell the time.",
+        {"step": longest, "seed": last[0].seed, "value": "terminated", "count": len(last)},
+    )
+
+
+@rule(
+    "SRL-EPI-002",
+    "both-flags",
+    "error",
+    "survey",
+    "terminated is raised whenever truncated is",
+    "Return terminated=False where only the time ran out; the value of the last state is else taken to be 0.",
+)
+def both_flags(survey: Survey) -> Iterator[Found]:
+    """A time limit that is also reported as an end of the task."""
+    cut = [episode for episode in survey.ended if episode.own[1]]
+    if len(cut) >= _SEVERAL and all(episode.own[0] for episode in cut):
+        yield Found(
+            f"All {len(cut)} truncated episodes were terminated in the same step, first in step {cut[0].length} with "
+            f"seed {cut[0].seed}.",
+            {"step": cut[0].length, "seed": cut[0].seed, "value": "terminated and truncated", "count": len(cut)},
+        )
+
+
+@rule(
+    "SRL-EPI-003",
+    "time-limit-off",
+    "warning",
+    "survey",
+    "the environment truncates at another step than its registered limit",
+    "Leave the limit to max_episode_steps, or register the one that it has.",
+    unless=("spec-invalid",),
+)
+def time_limit_off(survey: Survey) -> Iterator[Found]:
+    """Two limits that do not agree."""
+    lengths = [episode.length for episode in survey.ended if episode.own == (False, True)]
+    if survey.limit is None or len(lengths) < _SEVERAL or len(set(lengths)) > 1 or lengths[0] == survey.limit:
+        return
+    yield Found(
+        f"The environment truncated {len(lengths)} episodes at step {lengths[0]}, but its limit is {survey.limit}.",
+        {"step": lengths[0], "value": lengths[0], "expected": survey.limit},
+    )
+
+
+@rule(
+    "SRL-EPI-004",
+    "never-ends",
+    "warning",
+    "ends",
+    "no episode ends and there is no limit",
+    "Register it with max_episode_steps, or wrap it in gymnasium.wrappers.TimeLimit.",
+)
+def never_ends(ends: Ends) -> Iterator[Found]:
+    """Without ends there are no returns, and no resets."""
+    if not ends.found and ends.limit is None and not ends.broken and ends.steps >= 2_000:
+        yield Found(
+            f"No episode ended in {ends.steps} steps of several policies, and no limit is registered.",
+            {"step": ends.steps},
+        )
+
+
+@rule(
+    "SRL-EPI-005",
+    "ends-at-once",
+    "error",
+    "survey",
+    "every episode ends in its first step",
+    "Look at the condition of the end; a task of one decision needs no max_episode_steps.",
+)
+def ends_at_once(survey: Survey) -> Iterator[Found]:
+    """A limit above 1 promises more than one step."""
+    ended = survey.ended
+    if len(ended) >= 10 and all(episode.length == 1 for episode in ended) and (survey.limit or 1) > 1:
+        yield Found(
+            f"All {len(ended)} episodes of several policies ended in their first step, despite a limit of "
+            f"{survey.limit}.",
+            {"step": 1, "seed": ended[0].seed, "value": 1, "expected": survey.limit},
+        )
+
+
+@rule(
+    "SRL-EPI-006",
+    "step-after-end",
+    "warning",
+    "ends",
+    "a step after the end goes on as if nothing had happened",
+    "Raise gymnasium.error.ResetNeeded, or keep the flag up: a forgotten reset would else go unseen.",
+)
+def step_after_end(ends: Ends) -> Iterator[Found]:
+    """After the end both flags are down again."""
+    if ends.went_on and 2 * len(ends.went_on) >= ends.tried:
+        step, seed = ends.went_on[0]
+        yield Found(
+            f"The episode with seed {seed} ended in step {step}; one more step returned both flags down.",
+            {"step": step + 1, "seed": seed},
+        )

@@ -1,0 +1,81 @@
+"""Rules about info and action masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.probe.survey import Survey
+
+
+@rule(
+    "SRL-INF-001",
+    "info-aliased",
+    "error",
+    "survey",
+    "an info changes after it was returned",
+    "Return a new dict each time: dict(self.info).",
+)
+def aliased(survey: Survey) -> Iterator[Found]:
+    """What was returned belongs to the caller."""
+    seen = survey.kept.get("info")
+    if seen is not None:
+        yield Found(
+            f"The info that was returned {seen.place} changed afterwards: {seen.what}.",
+            seen.place.evidence | {"value": seen.what},
+        )
+
+
+@rule(
+    "SRL-INF-002",
+    "info-type-changes",
+    "warning",
+    "survey",
+    "an entry of info has values of different types",
+    "Keep to one type for each key; leave the key out where there is nothing to tell. Vector environments put the "
+    "values of one key into one array.",
+)
+def type_changes(survey: Survey) -> Iterator[Found]:
+    """A key stands for one type."""
+    for key, kinds in survey.info_types.items():
+        if len(kinds) > 1:
+            (one, first), (other, second) = list(kinds.items())[:2]
+            yield Found(
+                f"info{key} is {_article(one)} {first} and {_article(other)} {second}.",
+                second.evidence | {"key": key, "value": other, "expected": one},
+            )
+            return
+
+
+@rule(
+    "SRL-MSK-001",
+    "mask-empty",
+    "error",
+    "survey",
+    "an action mask allows no action",
+    "End the episode in such a state, or allow an action that does nothing.",
+)
+def mask_empty(survey: Survey) -> Iterator[Found]:
+    """While the episode goes on there is an action to choose."""
+    seen = survey.values.get("mask-empty")
+    if seen is not None:
+        yield Found(f"The action mask allows nothing {seen.place}, and the episode goes on.", seen.place.evidence)
+
+
+@rule(
+    "SRL-MSK-002",
+    "mask-shape",
+    "error",
+    "survey",
+    "an action mask has another shape than the actions",
+    "Return one entry for each action of the Discrete space.",
+)
+def mask_shape(survey: Survey) -> Iterator[Found]:
+    """One entry an action."""
+    seen = survey.values.get("mask-shape")
+    if seen is not None:
+        yield Found(f"The action mask has {seen.what} {seen.place}.", seen.place.evidence | {"value": seen.what})
+
+
+def _article(kind: str) -> str:
+    return kind if kind == "None" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

@@ -1,0 +1,169 @@
+"""Rules about observations: their form, their values, and what a learner makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.probe.survey import Survey
+
+_ENOUGH = 500  # observations, from episodes of several seeds and policies
+_EPISODES = 5
+# A fresh network's weights are of order 0.1 to 1 and move by some 1e-4 a step. An input of 1e3 drives every unit that
+# it reaches to where it saturates or drowns the others; through one of 1e-5 a thousand steps change next to nothing.
+_LARGE = 1e3
+_SMALL = 1e-5
+_BESIDE = 1e4  # times the usual entry, of inputs that are not large by themselves
+
+_FORMS = {
+    "type": (
+        "SRL-OBS-001",
+        "obs-type",
+        "an observation is of another type than its space says",
+        "Return NumPy arrays.",
+    ),
+    "dtype": (
+        "SRL-OBS-002",
+        "obs-dtype",
+        "an observation has another dtype than its space says",
+        "Convert it with .astype(self.observation_space.dtype), or declare the dtype that comes.",
+    ),
+    "shape": (
+        "SRL-OBS-003",
+        "obs-shape",
+        "an observation has another shape than its space says",
+        "Make observation and space agree, at reset and at every step.",
+    ),
+    "keys": (
+        "SRL-OBS-004",
+        "obs-keys",
+        "an observation has other keys than its space says",
+        "Return every key of the Dict space each time, and no other.",
+    ),
+    "not-finite": (
+        "SRL-OBS-005",
+        "obs-not-finite",
+        "an observation holds NaN or infinity",
+        "Find the division or overflow that makes it; one such value ends a training.",
+    ),
+    "out-of-space": (
+        "SRL-OBS-006",
+        "obs-out-of-space",
+        "an observation lies outside its space",
+        "Widen the bounds to all that can come, or clip.",
+    ),
+}
+
+
+def _form_rule(form: str) -> Callable[[Survey], Iterator[Found]]:
+    def find(survey: Survey) -> Iterator[Found]:
+        faults = [(key, seen) for (kind, key), seen in survey.forms.items() if kind == form]
+        for key, seen in sorted(faults, key=lambda item: item[1].place.step)[:1]:
+            where = f" at {key}" if key else ""
+            yield Found(
+                f"The observation{where} is {seen.what.found} instead of {seen.what.expected} {seen.place}"
+                f"{f', and {seen.count - 1} more times' if seen.count > 1 else ''}.",
+                seen.place.evidence | {"key": key, "value": seen.what.found, "expected": seen.what.expected},
+            )
+
+    find.__doc__ = f"Observations of a wrong {form}."
+    return find
+
+
+for _form, (_code, _kind, _what, _remedy) in _FORMS.items():
+    rule(_code, _kind, "error", "survey", _what, _remedy)(_form_rule(_form))
+
+
+@rule(
+    "SRL-OBS-007",
+    "obs-aliased",
+    "error",
+    "survey",
+    "an observation changes after it was returned",
+    "Return a copy: self.buffer.copy(). A replay buffer would hold the same values everywhere.",
+)
+def aliased(survey: Survey) -> Iterator[Found]:
+    """What was returned belongs to the caller."""
+    seen = survey.kept.get("observation")
+    if seen is not None:
+        yield Found(
+            f"The observation that was returned {seen.place} changed afterwards: {seen.what}.",
+            seen.place.evidence | {"value": seen.what},
+        )
+
+
+@rule(
+    "SRL-OBS-008",
+    "dead-feature",
+    "warning",
+    "survey",
+    "an entry of the observation never changes",
+    "Leave it out, or find out why nothing sets it.",
+)
+def dead_feature(survey: Survey) -> Iterator[Found]:
+    """An entry that is the same in all episodes tells nothing."""
+    if not _enough(survey):
+        return
+    rows = survey.rows
+    dead = np.flatnonzero((rows == rows[0]).all(0) & survey.continuous)
+    if len(dead) == 0 or len(dead) == len(survey.names):
+        return
+    names = [survey.names[i] or f"[{i}]" for i in dead]
+    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    yield Found(
+        f"The observation's {shown} {'was' if len(names) == 1 else 'were'} always {rows[0][dead[0]]:g} in {len(rows)} "
+        f"observations of {len(survey.episodes)} episodes.",
+        {"key": names[0], "value": float(rows[0][dead[0]]), "count": len(names)},
+    )
+
+
+@rule(
+    "SRL-OBS-009",
+    "obs-scale",
+    "warning",
+    "survey",
+    "an entry of the observation is far from order 1",
+    "Divide it by its usual size, or train with normalize_obs.",
+)
+def scale(survey: Survey) -> Iterator[Found]:
+    """A network is made for inputs of order 1."""
+    if survey.rows is None or len(survey.rows) < 50:
+        return
+    rows = np.where(np.isfinite(survey.rows), survey.rows, 0.0)
+    sizes = np.sqrt(np.square(np.clip(rows, -1e150, 1e150)).mean(0))
+    sizes = np.where(survey.continuous, sizes, 0.0)
+    if not sizes.any():
+        return
+    largest = int(sizes.argmax())
+    usual = _usual(sizes, largest)
+    if sizes[largest] > _LARGE or (sizes[largest] > _BESIDE * usual and sizes[largest] > 10):
+        yield _of_size(survey, largest, sizes, usual)
+    moving = np.where(np.ptp(rows, axis=0) > 0, sizes, np.inf)
+    moving[sizes == 0] = np.inf
+    smallest = int(moving.argmin())
+    usual = _usual(sizes, smallest)
+    if moving[smallest] < _SMALL and usual > 1e3 * moving[smallest]:
+        yield _of_size(survey, smallest, sizes, usual)
+
+
+def _usual(sizes: Any, but: int) -> float:
+    """The median size of the other entries."""
+    others = np.delete(sizes, but)
+    return float(np.median(others[others > 0])) if (others > 0).any() else 1.0
+
+
+def _of_size(survey: Survey, i: int, sizes: Any, usual: float) -> Found:
+    name = survey.names[i] or f"[{i}]"
+    against = f", beside others of {usual:.2g}" if len(sizes) > 1 else ""
+    return Found(
+        f"The observation's {name} is of size {sizes[i]:.2g} (root mean square){against}.",
+        {"key": name, "value": float(sizes[i]), "others": usual},
+    )
+
+
+def _enough(survey: Survey) -> bool:
+    several = {episode.seed for episode in survey.episodes if episode.length}
+    return survey.rows is not None and len(survey.rows) >= _ENOUGH and len(several) >= _EPISODES

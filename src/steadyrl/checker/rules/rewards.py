@@ -1,0 +1,87 @@
+"""Rules about rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.probe.survey import Survey
+
+# With a discount of 0.99 a reward of 1e3 a step is a value of 1e5; a fresh value network says 0 and moves by some 1e-3
+# an update, and the square of its error is 1e10. Below 1e-4 a thousand steps pay less than the entropy bonus.
+_LARGE = 1e3
+_SMALL = 1e-4
+_ENOUGH = 200  # steps
+_MANY = 200  # episodes
+
+
+@rule(
+    "SRL-REW-001",
+    "reward-not-finite",
+    "error",
+    "survey",
+    "a reward is NaN or infinite",
+    "Find the division or overflow that makes it; one such reward ends a training.",
+)
+def not_finite(survey: Survey) -> Iterator[Found]:
+    """Every reward is a number."""
+    seen = survey.values.get("reward-not-finite")
+    if seen is not None:
+        yield Found(f"The reward is {seen.what} {seen.place}.", seen.place.evidence | {"value": seen.what})
+
+
+@rule(
+    "SRL-REW-002",
+    "reward-scale",
+    "warning",
+    "survey",
+    "rewards are far from order 1",
+    "Multiply them by a constant in the environment, or train with normalize_reward.",
+)
+def scale(survey: Survey) -> Iterator[Found]:
+    """A value network is made for returns that it can reach."""
+    rewards = np.array(survey.rewards)
+    if len(rewards) < 50 or not rewards.any():
+        return
+    size = float(np.sqrt(np.square(np.clip(rewards, -1e150, 1e150)).mean()))
+    largest = float(np.abs(rewards).max())
+    if size > _LARGE:
+        yield Found(f"Rewards are of size {size:.2g} (root mean square), up to {largest:.2g}.", {"value": size})
+    elif largest < _SMALL:
+        yield Found(f"No reward is larger than {largest:.2g}.", {"value": largest})
+
+
+@rule(
+    "SRL-REW-003",
+    "reward-constant",
+    "warning",
+    "survey",
+    "the reward does not tell one policy from another",
+    "Let the reward depend on what the agent brings about; where it is merely rare, exploration will be hard.",
+    unless=("ends-at-once", "never-ends"),
+)
+def constant(survey: Survey) -> Iterator[Found]:
+    """Every policy has the same return: rewards are all alike, or follow the clock."""
+    rewards = np.array(survey.rewards)
+    if len(rewards) < _ENOUGH or len({e.policy for e in survey.episodes}) < 3:
+        return
+    totals = np.array([episode.total for episode in survey.ended])
+    if any(episode.fault for episode in survey.episodes) or (len(totals) and np.ptp(totals) > 1e-9 * abs(totals[0])):
+        return
+    if (rewards != rewards[0]).any():
+        if len({episode.policy for episode in survey.ended}) >= 3 and len(totals) >= 10:
+            yield Found(
+                f"All {len(totals)} episodes of several policies had the same return, {totals[0]:g}.",
+                {"value": float(totals[0])},
+            )
+        return
+    ended = f" and all {len(survey.ended)} episodes ended with the same return" if survey.ended else ""
+    # A reward of 0 may be that of a goal which nobody came to; many episodes speak against that.
+    rare = rewards[0] == 0 and len(totals) < _MANY
+    yield Found(
+        f"The reward was {rewards[0]:g} on each of {len(rewards)} steps{ended}.",
+        {"value": float(rewards[0])},
+        severity="note" if rare else "",
+    )

@@ -1,0 +1,31 @@
+"""docs/checker.md explains every rule under an anchor of its own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from steadyrl.checker.finding import RULES
+from steadyrl.checker.rules import SUBJECTS, rules_of
+from support.docs import ROOT, anchors, prose
+
+PAGE = ROOT / "docs" / "checker.md"
+
+pytestmark = pytest.mark.skipif(not PAGE.is_file(), reason="this copy of the tests comes without docs/")
+
+
+def test_every_rule_has_its_anchor() -> None:
+    assert {code.lower() for code in RULES} <= anchors(PAGE)
+    assert {rule.docs for rule in RULES.values()} == {f"docs/checker.md#{code.lower()}" for code in RULES}
+
+
+def test_every_rule_belongs_to_a_subject() -> None:
+    assert sorted(rule.code for module in SUBJECTS.values() for rule in rules_of(module)) == sorted(RULES)
+
+
+def test_what_it_says_of_a_rule_is_what_the_rule_says() -> None:
+    for code, section in re.findall(r"^### (SRL-\S+)\n\n(.*)$", prose(PAGE), re.MULTILINE):
+        rule = RULES[code]
+        assert section.startswith(f"`{rule.kind}`, {rule.severity}. ")
+        assert section.endswith(f"*Remedy:* {rule.remedy}")
