@@ -16,6 +16,7 @@ from steadyrl.data.rollout import RolloutBatch
 from steadyrl.data.targets import explained_variance
 from steadyrl.nn.distributions import Distribution
 from steadyrl.nn.gradient import Loss
+from steadyrl.nn.masking import masked
 from steadyrl.nn.optim import Adam, RMSprop
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -32,12 +33,13 @@ def a2c_loss(
         distribution: Of the actions.
         config: Weights of the three parts.
     """
-    *params, values = outputs
+    *unmasked, values = outputs
+    params = masked(tuple(unmasked), batch.obs)
     advantages = normalise_advantages(batch.advantages) if config.normalize_advantage else batch.advantages
-    log_probs = distribution.log_prob(tuple(params), batch.actions)
+    log_probs = distribution.log_prob(params, batch.actions)
     policy_loss = -(advantages * log_probs).mean()
     value_loss = (values - batch.returns).square().mean()
-    entropy = distribution.entropy(tuple(params), log_probs).mean()
+    entropy = distribution.entropy(params, log_probs).mean()
     loss = policy_loss + config.vf_coef * value_loss - config.ent_coef * entropy
     return loss, {
         "train/policy_loss": policy_loss,

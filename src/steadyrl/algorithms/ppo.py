@@ -23,6 +23,7 @@ from steadyrl.data.rollout import Fetcher, RolloutBatch
 from steadyrl.data.targets import explained_variance
 from steadyrl.nn.distributions import Distribution
 from steadyrl.nn.gradient import ScalarLoss, Scalars
+from steadyrl.nn.masking import masked
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -44,9 +45,10 @@ def ppo_loss(
         config: Weights of the three parts.
         clip_range: Of this update.
     """
-    *params, values = outputs
+    *unmasked, values = outputs
+    params = masked(tuple(unmasked), batch.obs)
     advantages = normalise_advantages(batch.advantages) if config.normalize_advantage else batch.advantages
-    log_probs = distribution.log_prob(tuple(params), batch.actions)
+    log_probs = distribution.log_prob(params, batch.actions)
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range)
@@ -55,7 +57,7 @@ def ppo_loss(
     if config.clip_range_vf is not None:
         values = batch.values + (values - batch.values).clamp(-config.clip_range_vf, config.clip_range_vf)
     value_loss = (values - batch.returns).square().mean()
-    entropy = distribution.entropy(tuple(params), log_probs).mean()
+    entropy = distribution.entropy(params, log_probs).mean()
     loss = policy_loss + config.vf_coef * value_loss - config.ent_coef * entropy
     return loss, {
         "train/policy_gradient_loss": policy_loss,

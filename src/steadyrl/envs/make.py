@@ -46,7 +46,10 @@ class EnvFactory:
         id: The id, the `file:Class` as it was given, or the name of the callable or class.
         spec: Limit and threshold where they are known before one is made.
         registered: Gymnasium's specification for an id, None for anything else.
+        action_masks: Whether the environments tell action masks.
     """
+
+    action_masks = True
 
     def __init__(
         self, source: Source, env_kwargs: Mapping[str, Any] | None = None, max_episode_steps: int | None = None
@@ -105,7 +108,9 @@ class EnvFactory:
                 remedy="Pass a function that makes it, or an eval_env= of its own.",
                 code="env-instance",
             )
-        return EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps)
+        other = EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps)
+        other.action_masks = self.action_masks
+        return other
 
     def __call__(
         self, render_mode: str | None = None, *, index: int | None = None, role: str = "Environment"
@@ -141,7 +146,7 @@ class EnvFactory:
                 remedy="Let what makes it take render_mode and pass it on.",
                 code="render-mode",
             )
-        return Canonical(env, self.id, index, role)
+        return Canonical(env, self.id, index, role, masks=self.action_masks)
 
     def not_made(self, error: BaseException) -> UserError:
         """The error of a constructor, in words; an argument that it does not take is named."""

@@ -13,6 +13,7 @@ from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.alike import insist_on_alike, insist_on_supported
 from steadyrl.envs.envpool import PREFIX, Pool, PoolVectorEnv, same_kind
 from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
+from steadyrl.envs.masks import Wanted
 from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.outputs import insist_on_vector
 from steadyrl.envs.restart import Restarts
@@ -39,6 +40,7 @@ def make_vec(
     num_workers: int | None = None,
     env_timeout: float = 60.0,
     restarts: Restarts | None = None,
+    masks: Wanted = "off",
 ) -> VectorAdapter:
     """Make N environments that are stepped together.
 
@@ -55,6 +57,7 @@ def make_vec(
         num_workers: Processes of `async`; None is one for each usable core.
         env_timeout: Seconds that an environment of `async` may take for a step or reset before it counts as hanging.
         restarts: How an environment whose code fails is started anew; None lets the error through.
+        masks: Whether action masks are used; see `VectorAdapter`.
 
     Raises:
         UserError: it cannot be made like this.
@@ -73,7 +76,7 @@ def make_vec(
     if isinstance(env, VectorEnv):
         if restarts is not None:
             insist_on_restartable(env, vec)
-        return _adapted(env, num_envs, vec, env_kwargs, max_episode_steps)
+        return _adapted(env, num_envs, vec, env_kwargs, max_episode_steps, masks)
     factory = make_env_factory(env, env_kwargs=env_kwargs, max_episode_steps=max_episode_steps)
     if factory.is_instance and ((num_envs or 1) > 1 or vec not in ("auto", "sync")):
         raise UserError(
@@ -85,15 +88,17 @@ def make_vec(
     if restarts is not None:
         insist_on_restartable(factory, vec)
     if vec == "async":
-        return _async(factory, num_envs or 1, num_workers, env_timeout, skipping, restarts)
+        return _async(factory, num_envs or 1, num_workers, env_timeout, skipping, restarts, masks)
     if vec == "envpool":
-        return _envpool(factory, num_envs or 1)
+        return _envpool(factory, num_envs or 1, masks)
     if vec == "native":
-        return _native(factory, num_envs or 1)
-    return _sync(factory, num_envs or 1, skipping, restarts)
+        return _native(factory, num_envs or 1, masks)
+    return _sync(factory, num_envs or 1, skipping, restarts, masks)
 
 
-def _sync(factory: EnvFactory, num_envs: int, skipping: Skipping | None, restarts: Restarts | None) -> VectorAdapter:
+def _sync(
+    factory: EnvFactory, num_envs: int, skipping: Skipping | None, restarts: Restarts | None, masks: Wanted
+) -> VectorAdapter:
     made: list[Canonical] = []
     try:
         for i in range(num_envs):
@@ -108,7 +113,7 @@ def _sync(factory: EnvFactory, num_envs: int, skipping: Skipping | None, restart
     source = factory if restarts is None else factory.remake()
     vector = SerialVectorEnv(made, lambda i: source(index=i), restarts)
     spec = _spec(factory, made[0], "sync")
-    return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping, restarts=restarts)
+    return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping, restarts=restarts, masks=masks)
 
 
 def _async(
@@ -118,19 +123,20 @@ def _async(
     env_timeout: float,
     skipping: Skipping | None,
     restarts: Restarts | None,
+    masks: Wanted,
 ) -> VectorAdapter:
     vector = WorkerVectorEnv(factory, num_envs, workers=num_workers, timeout=env_timeout, restarts=restarts)
     observation, action = vector.single_observation_space, vector.single_action_space
     try:
         insist_on_supported(observation, action)
         spec = EnvSpec(factory.id, observation, action, vector.max_episode_steps, "async")
-        return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping, restarts=restarts)
+        return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping, restarts=restarts, masks=masks)
     except BaseException:
         vector.close()
         raise
 
 
-def _envpool(factory: EnvFactory, num_envs: int) -> VectorAdapter:
+def _envpool(factory: EnvFactory, num_envs: int, masks: Wanted) -> VectorAdapter:
     task = factory.pool_task or (factory.registered.id if factory.registered else factory.id)
     pool = Pool(task, factory.env_kwargs)
     if factory.pool_task:
@@ -148,10 +154,11 @@ def _envpool(factory: EnvFactory, num_envs: int) -> VectorAdapter:
                 code="vec-envpool",
             )
     vector = PoolVectorEnv(pool, num_envs, limit, obs_space, action_space)
-    return VectorAdapter(vector, EnvSpec(factory.id, obs_space, action_space, limit, "envpool"), seeds_each=True)
+    spec = EnvSpec(factory.id, obs_space, action_space, limit, "envpool")
+    return VectorAdapter(vector, spec, seeds_each=True, masks=masks)
 
 
-def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:
+def _native(factory: EnvFactory, num_envs: int, masks: Wanted) -> VectorAdapter:
     registered = factory.registered
     if registered is None or registered.vector_entry_point is None:
         having = sorted(spec.id for spec in registry.values() if spec.vector_entry_point is not None)
@@ -191,7 +198,7 @@ def _native(factory: EnvFactory, num_envs: int) -> VectorAdapter:
                 remedy="Use vec='sync' or vec='async'.",
                 code="vec-native",
             )
-    return VectorAdapter(vector, spec, seeds_each=False)
+    return VectorAdapter(vector, spec, seeds_each=False, masks=masks)
 
 
 def _adapted(
@@ -200,6 +207,7 @@ def _adapted(
     vec: Vec,
     env_kwargs: Mapping[str, Any] | None,
     max_episode_steps: int | None,
+    masks: Wanted,
 ) -> VectorAdapter:
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     insist_on_vector(env, name)
@@ -222,7 +230,7 @@ def _adapted(
     if limit is None and isinstance(base, SyncVectorEnv):
         limit = time_limit(base.envs[0])
     spec = EnvSpec(name, env.single_observation_space, env.single_action_space, limit, backend)
-    return VectorAdapter(env, spec, seeds_each=seeds_each)
+    return VectorAdapter(env, spec, seeds_each=seeds_each, masks=masks)
 
 
 def _spec(factory: EnvFactory, env: gym.Env[Any, Any], backend: str) -> EnvSpec:

@@ -14,18 +14,21 @@ import torch
 from torch import Tensor, nn
 
 from steadyrl import kernels
+from steadyrl.errors import UserError
 from steadyrl.nn.acting import Acting
 from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.build import build
 from steadyrl.nn.compiled import Compiler
 from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.gradient import Function
+from steadyrl.nn.masking import masked
 from steadyrl.nn.networks import ActorCritic
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.part import looking
 from steadyrl.nn.trainable import Trainable
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
+from steadyrl.spaces.masks import MaskedSpec, mask_width
 
 _DESCRIPTION = {"obs", "action", "architecture", "normalize_obs", "value_scale"}
 
@@ -38,6 +41,11 @@ def _sample(params: Params, noise: Tensor, distribution: Distribution) -> tuple[
 
 class Policy:
     """Raw observation in, environment action out.
+
+    Observations may hold an action mask, as the leaf `MASK`: the policy chooses among what it allows.
+
+    Attributes:
+        masked: The policy learns with masks, so that what it learns from holds them.
 
     Args:
         obs_spec: Leaves of the observation.
@@ -79,6 +87,12 @@ class Policy:
         fused = self.net if isinstance(self.net, ActorCritic) and self.net.kernel is not None else None
         self._acting = None if fused is None else Acting(fused, self._sample, self.tensors)
         self.value_scale = 1.0  # rewards were divided by this in training
+        self.masked = False
+
+    @property
+    def stored_spec(self) -> ObsSpec:
+        """Leaves of what is stored to learn from: the observation's, and the mask's where there are masks."""
+        return MaskedSpec(self.obs_spec, self.action_spec) if self.masked else self.obs_spec
 
     def initialise(self, stream: Stream, *, ortho: bool = False) -> None:
         """Fill every weight from the stream: orthogonally where the network can, or as torch's `nn.Linear` does.
@@ -119,21 +133,26 @@ class Policy:
     @looking
     def _act(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> tuple[Tensor, Tensor, Tensor]:
         assert isinstance(self.net, ActorCritic)
-        *params, values = self.parts["net"].evaluate(self.tensors(obs))
-        actions, log_probs = self._sample(tuple(params), torch.from_numpy(noise).to(self.device))
+        tensors = self.tensors(obs)
+        *params, values = self.parts["net"].evaluate(tensors)
+        actions, log_probs = self._sample(masked(tuple(params), tensors), torch.from_numpy(noise).to(self.device))
         return actions.cpu(), log_probs.cpu(), values.cpu()
 
     @looking
     def modes(self, obs: ObsTree) -> Tensor:
         """The most likely actions for normalised observations, as `ActionSpec.to_env` takes them, on the CPU."""
-        return self.distribution.to_unit(self.distribution.mode(self.net.actor(self.tensors(obs)))).cpu()
+        return self.distribution.to_unit(self.distribution.mode(self._params(obs))).cpu()
 
     @looking
     def samples(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> Tensor:
         """Sampled actions for normalised observations, as `ActionSpec.to_env` takes them, on the CPU."""
-        params = self.net.actor(self.tensors(obs))
-        actions = self.distribution.sample(params, torch.from_numpy(noise).to(self.device))
+        actions = self.distribution.sample(self._params(obs), torch.from_numpy(noise).to(self.device))
         return self.distribution.to_unit(actions).cpu()
+
+    def _params(self, obs: ObsTree) -> Params:
+        """Parameters of the distribution over what is allowed."""
+        tensors = self.tensors(obs)
+        return masked(self.net.actor(tensors), tensors)
 
     @looking
     def values(self, obs: ObsTree) -> Tensor:
@@ -164,6 +183,51 @@ class Policy:
             return self.action_spec.to_env(self.modes(tree).numpy())
         batch = next(iter(tree.values())).shape[0]
         return self.action_spec.to_env(self.samples(tree, self.distribution.draw(stream, batch)).numpy())
+
+    @property
+    def state_size(self) -> int:
+        """Numbers that a recurrent policy remembers from step to step, S; 0 for any other."""
+        return 0
+
+    def initial_state(self, count: int) -> npt.NDArray[np.float32]:
+        """What is remembered at the start of an episode, [count, S]."""
+        return np.zeros((count, self.state_size), dtype=np.float32)
+
+    def state_of(self, given: Any, count: int, *, single: bool) -> npt.NDArray[np.float32]:
+        """What a user hands back of an earlier answer, [S] where `single`, else [count, S]; None is the beginning.
+
+        Raises:
+            UserError: it is of another shape, or no finite numbers.
+        """
+        if given is None:
+            return self.initial_state(count)
+        try:
+            state = np.asarray(given, dtype=np.float32)
+        except (ValueError, TypeError):
+            state = np.full(1, np.nan, dtype=np.float32)
+        wanted = (self.state_size,) if single else (count, self.state_size)
+        if state.shape != wanted or not np.isfinite(state).all():
+            raise UserError(
+                f"The state is {type(given).__name__} of shape {state.shape}, not finite numbers of shape {wanted}.",
+                remedy="Hand back the state that predict returned, or None at the beginning.",
+                code="bad-state",
+            )
+        return state.reshape(count, self.state_size)
+
+    def respond(
+        self,
+        obs: ObsTree,
+        state: npt.NDArray[np.float32],
+        starts: npt.NDArray[np.bool_],
+        *,
+        stream: Stream | None = None,
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
+        """As `predict`, for episodes of which `state` [B, S] is remembered, except where they start [B].
+
+        Returns:
+            Environment actions [B, *shape], and what to remember then, [B, S].
+        """
+        return self.predict(obs, stream), state
 
     def state_dict(self) -> dict[str, Tensor]:
         """Weights and normaliser as CPU tensors, by name."""
@@ -201,6 +265,7 @@ class Policy:
             "architecture": asdict(self.architecture),
             "normalize_obs": self.normalizer is not None,
             "value_scale": self.value_scale,
+            **({"action_masks": True} if self.masked else {}),
         }
 
     @classmethod
@@ -218,17 +283,23 @@ class Policy:
         Raises:
             ValueError, TypeError, KeyError: this is no description, or it is of a network of another size.
         """
-        scale = data["value_scale"]
-        if data.keys() != _DESCRIPTION or type(data["normalize_obs"]) is not bool:
+        scale, with_masks = data["value_scale"], data.get("action_masks", False)
+        if (
+            data.keys() - {"action_masks"} != _DESCRIPTION
+            or type(with_masks) is not bool
+            or type(data["normalize_obs"]) is not bool
+        ):
             raise ValueError(f"a policy is described by exactly {sorted(_DESCRIPTION)}")
         if type(scale) is not float or not 0.0 < scale < math.inf:
             raise ValueError(f"value_scale is {scale!r}, not a number above 0")
         obs_spec, action_spec = ObsSpec.from_json(data["obs"]), ActionSpec.from_json(data["action"])
+        if with_masks and not mask_width(action_spec):
+            raise ValueError(f"there are no action masks for {action_spec.kind} actions")
         architecture = Architecture.from_json(data["architecture"])
         wanted = architecture.parameters(obs_spec, action_spec)
         if parameters not in (None, wanted):
             raise ValueError(f"the network has {wanted} weights, but there are {parameters}")
         normalizer = ObsNormalizer(obs_spec) if data["normalize_obs"] else None
         policy = cls(obs_spec, action_spec, architecture, normalizer, device, native=native)
-        policy.value_scale = scale
+        policy.value_scale, policy.masked = scale, with_masks
         return policy

@@ -16,10 +16,11 @@ from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
 from steadyrl.configs import Config
 from steadyrl.envs.make import EnvFactory
-from steadyrl.envs.vector import make_vec
+from steadyrl.envs.vector import VectorAdapter, make_vec
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ObsTree
+from steadyrl.spaces.masks import MASK, mask_width, read_mask, read_masks
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
 from steadyrl.training.backend import settled
 from steadyrl.training.compiling import Choice, require_compilable
@@ -95,6 +96,7 @@ class Agent:
         self.told: set[str] = set()  # codes of what is said once an agent
         self.compiling: Choice | None = None
         self._loop: Loop | None = None
+        self._venv: VectorAdapter | None = None  # made and reset to look for action masks, for the loop to take
         self._closed = False
         seed = int(self.about.get("seed", 0)) if setup is None else setup.settings.seed
         self.seeds = Seeds(seed)
@@ -106,6 +108,8 @@ class Agent:
             self.config = setup.resolved.config
             if bundle is None:
                 self.policy = new_policy(setup, self.seeds)
+            if settings.action_masks != "auto":
+                self.policy.masked = settings.action_masks == "on"
             require_compilable(settings.compile, self.policy)
         self.predict_stream = self.seeds.stream("algo", "predict")
 
@@ -118,33 +122,59 @@ class Agent:
         """
         if self._loop is None:
             self.settle(say)
-            setup = self.require_setup()
-            settings, restarts = setup.settings, restarts_of(setup, self.seeds)
-            skipping = skipping_of(setup, self.seeds, restarts)
-            venv = make_vec(
-                setup.source,
-                self.config.num_envs,
-                vec=settings.vec,
-                skipping=skipping,
-                restarts=restarts,
-                num_workers=settings.num_workers,
-                env_timeout=settings.env_timeout,
-            )
+            venv, self._venv = self._venv or self._environments(), None
             try:
                 with self.computing():
                     start = int(self.about.get("num_timesteps", 0))
-                    self._loop = make_loop(setup, self.policy, self.seeds, venv, start)
+                    self._loop = make_loop(self.require_setup(), self.policy, self.seeds, venv, start)
             except BaseException:
                 venv.close()
                 raise
         return self._loop
 
+    def _environments(self) -> VectorAdapter:
+        """The training environments, newly made."""
+        setup = self.require_setup()
+        settings, restarts = setup.settings, restarts_of(setup, self.seeds)
+        return make_vec(
+            setup.source,
+            self.config.num_envs,
+            vec=settings.vec,
+            skipping=skipping_of(setup, self.seeds, restarts),
+            restarts=restarts,
+            num_workers=settings.num_workers,
+            env_timeout=settings.env_timeout,
+            masks=settings.action_masks,
+        )
+
     def settle(self, tell: Callable[[Notice], None]) -> None:
-        """Decide how the environments are stepped, where that was left open; they are not made yet."""
-        if self._loop is None and self.setup is not None:
-            said = "vec" in self.told
-            self.told.add("vec")
-            self.setup = settled(self.setup, (lambda notice: None) if said else tell)
+        """Decide how the environments are stepped and whether they have action masks, where that was left open.
+
+        For the masks they are made, and reset as the training's first step is to.
+        """
+        if self._loop is not None or self.setup is None or self._closed:
+            return
+        said = "vec" in self.told
+        self.told.add("vec")
+        self.setup = settled(self.setup, (lambda notice: None) if said else tell)
+        if self.setup.settings.action_masks != "auto":
+            return
+        found = False
+        if mask_width(self.setup.action_spec):
+            venv = self._environments()
+            try:
+                found = venv.look_for_masks(self.seeds.env_seeds(venv.num_envs))
+                self.setup = self.setup.with_masks(found)
+            except BaseException:
+                venv.close()
+                raise
+            self._venv = venv
+        else:
+            self.setup = self.setup.with_masks(found)
+        self.policy.masked = found
+        if found and "masks" not in self.told:
+            self.told.add("masks")
+            tell(Notice("masks", "The environment gives action masks: only what they allow is done and learnt."))
 
     @property
     def num_timesteps(self) -> int:
@@ -240,8 +270,11 @@ class Agent:
         require_same_spaces(self.policy, setup)
         require_compilable(setup.settings.compile, self.policy)
         self.close()
+        self.told.discard("masks")
         self.setup, self.about, self.config, self._loop = setup, about, setup.resolved.config, None
         self._closed, self.compiling = False, None
+        if setup.settings.action_masks != "auto":
+            self.policy.masked = setup.settings.action_masks == "on"
 
     def predict(
         self,
@@ -255,28 +288,47 @@ class Agent:
 
         Args:
             obs: One observation, or a batch with one more leading dimension.
-            state: Recurrent state; handed back as it is by policies without one.
-            episode_start: Where recurrent state starts anew; without effect here.
+            state: What a recurrent policy (`recurrent`) returned with its last action, float32 [S] or [B, S]; None at
+                the beginning. Other policies hand it back as it is.
+            episode_start: Where the observation is the first of an episode, one truth value or [B]: the state starts
+                anew there, whatever it is.
             deterministic: The most likely action instead of a sampled one.
-            action_masks: Not supported by these policies: must be None.
+            action_masks: What is allowed, one truth value for each action (for MultiDiscrete those of each entry one
+                after the other), [width] or [B, width]; None is everything.
 
         Returns:
-            One action or a batch of them, in the action space's shape and dtype; and the state.
+            One action or a batch of them, in the action space's shape and dtype; and the state for the next call.
 
         Raises:
-            UserError: the observation does not have the shape the policy was made for, or a number in it is not
-                finite or above 1e18.
+            UserError: an argument does not have the shape the policy was made for, a number in the observation is not
+                finite or above 1e18, or a mask allows nothing.
         """
+        single, tree = self._stored(obs)
         if action_masks is not None:
+            self._insist_on_masks()
+            read = read_mask if single else read_masks
+            masks = read(action_masks, self.policy.action_spec, "action_masks")
+            tree[MASK] = masks.reshape(-1, masks.shape[-1]).astype(np.float32)
+        stream = None if deterministic else self.predict_stream
+        with self.computing():
+            if not self.policy.state_size:
+                actions = self.policy.predict(tree, stream)
+                return (actions[0] if single else actions), state
+            count = len(next(iter(tree.values())))
+            before = self.policy.state_of(state, count, single=single)
+            starts = np.broadcast_to(np.asarray(False if episode_start is None else episode_start, np.bool_), (count,))
+            actions, after = self.policy.respond(tree, before, starts, stream=stream)
+        return (actions[0], after[0]) if single else (actions, after)
+
+    def _insist_on_masks(self) -> None:
+        """Raises UserError for a policy that was not made to be told what is allowed."""
+        undecided = self.setup is not None and self.setup.settings.action_masks == "auto"
+        if not self.policy.masked and not (undecided and mask_width(self.policy.action_spec)):
             raise UserError(
                 "action_masks were given, but this policy was not made for masks.",
-                remedy="Leave action_masks out.",
+                remedy="Leave action_masks out, or train with action_masks='on' (--action-masks on).",
                 code="unsupported",
             )
-        single, tree = self._stored(obs)
-        with self.computing():
-            actions = self.policy.predict(tree, None if deterministic else self.predict_stream)
-        return (actions[0] if single else actions), state
 
     def value(self, obs: Any) -> npt.NDArray[np.float32]:
         """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards."""
@@ -325,8 +377,10 @@ class Agent:
     def close(self) -> None:
         """Close the training environments; the agent predicts on, but learns only after `set_env`."""
         self._closed = True
-        if self._loop is not None:
-            self._loop.venv.close()
+        venv, self._venv = self._venv, None
+        for made in (venv, None if self._loop is None else self._loop.venv):
+            if made is not None:
+                made.close()
 
     def __repr__(self) -> str:
         env = self.setup.settings.env if self.setup else None

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from steadyrl.envs.masks import KEY, missing_mask
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import VecEnv
 from steadyrl.envs.wrappers import Canonical
@@ -17,8 +18,10 @@ from steadyrl.errors import RunFailedError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ObsTree
+from steadyrl.spaces.masks import MASK, read_mask
 from steadyrl.stats import bootstrap_ci
 from steadyrl.training.guards import entry, first_absurd, is_sane
+from steadyrl.training.playing import Player
 
 MAX_ENVS = 10
 ENDLESS = 100_000  # steps without an end, and without a limit that would come: ten times the longest usual episodes
@@ -80,32 +83,37 @@ def run_episodes(
 
     Raises:
         RunFailedError: an observation or a reward is not finite or absurd, or an episode seems to have no end.
+        UserError: the policy needs action masks, and an environment gives none, or one that allows nothing.
     """
+    player = Player(policy, len(envs), stream)
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), dtype=np.int64)
     playing = {j: j for j in range(min(len(envs), len(seeds)))}  # environment -> its episode
     unlimited = any(time_limit(env) is None for env in envs)
     obs: dict[int, ObsTree] = {}
     for j, episode in playing.items():
-        obs[j] = _stored(policy, envs[j].reset(seed=seeds[episode])[0], envs[j], seeds[episode], 0)
+        obs[j] = _stored(policy, envs[j].reset(seed=seeds[episode]), envs[j], seeds[episode], 0)
     while playing:
         longest = int(lengths.max())
         watch(longest)
         if unlimited and longest >= ENDLESS:
             _insist_on_ends(envs, playing, lengths)
-        batch = {path: np.concatenate([obs[j][path] for j in playing]) for path in policy.obs_spec.by_path}
-        actions = policy.predict(batch, stream)
+        batch = {path: np.concatenate([obs[j][path] for j in playing]) for path in policy.stored_spec.by_path}
+        actions = player.act(batch, list(playing))
         for action, (j, episode) in zip(actions, list(playing.items()), strict=True):
-            new_obs, reward, terminated, truncated, _ = envs[j].step(action)
+            new_obs, reward, terminated, truncated, info = envs[j].step(action)
             lengths[episode] += 1
             returns[episode] += _sane(float(reward), envs[j], seeds[episode], int(lengths[episode]))
-            stored = _stored(policy, new_obs, envs[j], seeds[episode], int(lengths[episode]))
-            if terminated or truncated:
+            over = terminated or truncated
+            told = new_obs, info
+            stored = _stored(policy, told, envs[j], seeds[episode], int(lengths[episode]), over=over)
+            if over:
+                player.begin(j)
                 episode += len(envs)
                 if episode >= len(seeds):
                     del playing[j]
                     continue
                 playing[j] = episode
-                stored = _stored(policy, envs[j].reset(seed=seeds[episode])[0], envs[j], seeds[episode], 0)
+                stored = _stored(policy, envs[j].reset(seed=seeds[episode]), envs[j], seeds[episode], 0)
             obs[j] = stored
     return Evaluation(returns, lengths)
 
@@ -125,18 +133,41 @@ def _endless(name: str, length: int) -> RunFailedError:
     )
 
 
-def _stored(policy: Policy, obs: Any, env: gym.Env[Any, Any], seed: int, step: int) -> ObsTree:
-    """One observation as the policy takes it, [1, ...].
+def _stored(
+    policy: Policy,
+    told: tuple[Any, dict[str, Any]],
+    env: gym.Env[Any, Any],
+    seed: int,
+    step: int,
+    *,
+    over: bool = False,
+) -> ObsTree:
+    """One observation as the policy takes it, [1, ...], with its action mask where the policy needs one.
+
+    Args:
+        policy: Who takes it.
+        told: Observation and info.
+        env: Who told them.
+        seed: Of its episode.
+        step: In the episode.
+        over: The episode ended with it, so that nobody acts on it.
 
     Raises:
         RunFailedError: a number in it is not finite or absurd.
+        UserError: the mask is missing, of another size, or allows nothing.
     """
+    obs, info = told
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
         stored = policy.obs_spec.store(obs, batch=False)
     found = first_absurd(stored)
     if found is not None:
         path, index, value = found
         raise _not_sane(env, f"{value} as {entry(path, index[1:])} of its observation", seed, step)
+    if policy.masked and not over:
+        if KEY not in info:
+            raise missing_mask(f"The evaluation environment {_name(env)}", step)
+        where = f"the evaluation environment {_name(env)}, in step {step} of the episode with seed {seed},"
+        stored[MASK] = read_mask(info[KEY], policy.action_spec, where)[None].astype(np.float32)
     return stored
 
 
@@ -173,6 +204,7 @@ def run_vector_episodes(
     quota[: len(seeds) % venv.num_envs] += 1
     padded = [*seeds, *range(venv.num_envs)]
     obs = venv.reset(padded[: venv.num_envs])
+    player, every = Player(policy, venv.num_envs, stream), range(venv.num_envs)
     returns, lengths = [], []
     running = np.zeros(venv.num_envs, dtype=np.int64)
     while quota.any():
@@ -180,7 +212,8 @@ def run_vector_episodes(
         watch(longest)
         if longest >= ENDLESS and venv.spec.max_episode_steps is None:
             raise _endless(venv.spec.id, longest)
-        step = venv.step(policy.predict(obs, stream))
+        step = venv.step(player.act(obs, every))
+        player.begin(step.terminated | step.truncated | ~step.valid)
         running += step.valid
         for episode in step.episodes:
             running[episode.env_index] = 0

@@ -51,7 +51,9 @@ class OnPolicyLoop:
             self._stepper.phases,
         )
         self.lost = self._stepper.lost
-        self.rollout = Rollout(config.n_steps, venv.num_envs, policy.obs_spec, policy.action_spec, native=policy.native)
+        self.rollout = Rollout(
+            config.n_steps, venv.num_envs, policy.stored_spec, policy.action_spec, native=policy.native
+        )
         self.rewards = (
             RewardNormalizer(venv.num_envs, gamma=config.gamma, native=policy.native)
             if config.normalize_reward

@@ -25,7 +25,7 @@ from steadyrl.config import (
 )
 from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
-from steadyrl.configs.suitability import check_suitable
+from steadyrl.configs.suitability import check_masks, check_suitable
 from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.memory import require_memory
 from steadyrl.envs.choice import Choice
@@ -37,8 +37,9 @@ from steadyrl.envs.vector import insist_on_restartable
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.spaces.masks import MaskedSpec
 from steadyrl.training.events import Notice
-from steadyrl.training.sizes import check_description, check_sizes
+from steadyrl.training.sizes import check_description, check_rollout, check_sizes
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]] | VectorEnv
@@ -59,6 +60,7 @@ class Setup:
         notices: What the user should know before it starts.
         instance: The environment that the user made, where it was no recipe for some.
         choice: How `vec='auto'` was decided, once it was.
+        masks_found: What `action_masks='auto'` became, once the environments were looked at; None where it was decided.
     """
 
     resolved: Resolved
@@ -69,6 +71,7 @@ class Setup:
     notices: tuple[Notice, ...]
     instance: gym.Env[Any, Any] | VectorEnv | None = None
     choice: Choice | None = None
+    masks_found: bool | None = None
 
     @property
     def made_of(self) -> str:
@@ -85,10 +88,27 @@ class Setup:
 
     @property
     def asked(self) -> RunSettings:
-        """The settings with `vec='auto'` again where it was decided: for other environments it is decided anew."""
-        if self.choice is None:
-            return self.settings
-        return dataclasses.replace(self.settings, vec="auto", num_workers=None)
+        """The settings with `auto` again where it was decided: for other environments it is decided anew."""
+        settings = self.settings
+        if self.masks_found is not None:
+            settings = dataclasses.replace(settings, action_masks="auto")
+        return settings if self.choice is None else dataclasses.replace(settings, vec="auto", num_workers=None)
+
+    def with_masks(self, found: bool) -> Setup:
+        """The same once the environments, asked for action masks, had some or none.
+
+        Raises:
+            UserError: with masks, what is learnt from does not fit into memory.
+        """
+        config = self.resolved.config
+        if found:
+            stored = MaskedSpec(self.obs_spec, self.action_spec)
+            if isinstance(config, OffPolicyConfig):
+                _check_replay(config, self.source, stored, self.action_spec)
+            else:
+                check_rollout(config, stored, self.action_spec)
+        settings = dataclasses.replace(self.settings, action_masks="on" if found else "off")
+        return dataclasses.replace(self, settings=settings, masks_found=found)
 
     def to_json(self) -> dict[str, Any]:
         """What `config.json` holds."""
@@ -157,10 +177,14 @@ def prepare_training(
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
     obs_spec, action_spec = ObsSpec.of(spaces[0]), ActionSpec.of(spaces[1])
     check_suitable(resolved.algo, resolved.config, action_spec)
+    check_masks(settings.action_masks, action_spec)
+    if isinstance(source, EnvFactory):
+        source.action_masks = settings.action_masks != "off"
     check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec)
     check_description(settings, resolved.config, obs_spec, action_spec)
     if isinstance(resolved.config, OffPolicyConfig):
-        _check_replay(resolved.config, source, obs_spec, action_spec)
+        stored = MaskedSpec(obs_spec, action_spec) if settings.action_masks == "on" else obs_spec
+        _check_replay(resolved.config, source, stored, action_spec)
     if settings.on_env_error == "restart":
         insist_on_restartable(source, settings.vec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):

@@ -136,7 +136,7 @@ class Stepper:
             state["updates"],
             state["restarts"],
         )
-        expected = self._policy.obs_spec.zeros(self.venv.num_envs)
+        expected = self._policy.stored_spec.zeros(self.venv.num_envs)
         if {path: (leaf.shape, leaf.dtype) for path, leaf in obs.items()} != {
             path: (leaf.shape, leaf.dtype) for path, leaf in expected.items()
         }:
