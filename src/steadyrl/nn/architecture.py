@@ -11,6 +11,7 @@ from steadyrl.spaces import ActionSpec, ObsSpec
 
 Family = Literal["actor_critic", "dqn", "td3", "sac"]
 Head = Literal["mean", "c51", "quantile"]
+Recurrent = Literal["none", "lstm", "gru"]
 MAX_LAYERS = 1000  # of a saved network: making layers takes time even where they are narrow
 MAX_JSON, MAX_BUNDLE = 2**20, 2**31  # bytes of a bundle's description, and of a bundle
 KINDS = {
@@ -27,7 +28,8 @@ class Architecture:
     """What makes the network; fields as in the configuration of the algorithm.
 
     `epsilon` is the share of random actions of a DQN policy that is asked to sample; `outputs` are the numbers that a
-    `head` has for each action: 1, atoms or quantiles. A description of before `layer_norm` has none.
+    `head` has for each action: 1, atoms or quantiles. A description of before `layer_norm` or
+    recurrence has none; `recurrent_size` is 0 where there is none.
     """
 
     net_arch: dict[str, tuple[int, ...]]
@@ -44,6 +46,9 @@ class Architecture:
     v_max: float = 0.0
     epsilon: float = 0.0
     layer_norm: bool = False
+    recurrent: Recurrent = "none"
+    recurrent_size: int = 0
+    recurrent_shared: bool = False
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Architecture:
@@ -61,6 +66,7 @@ class Architecture:
             and {type(made.squash_output), type(made.use_sde), type(made.dueling), type(made.layer_norm)} == {bool}
             and 0.0 <= made.epsilon <= 1.0
             and _head_fits(made)
+            and _memory_fits(made)
         )
         if not good:
             raise ValueError(f"{data} is no architecture")
@@ -95,6 +101,12 @@ class Architecture:
     def _linears(self, obs_spec: ObsSpec, action_spec: ActionSpec) -> int:
         """Everything else."""
         features, size = sum(leaf.features for leaf in obs_spec.leaves), action_spec.size
+        if self.recurrent != "none":
+            width, memories = self.recurrent_size, 1 if self.recurrent_shared else 2
+            gates = {"lstm": 4, "gru": 3}[self.recurrent] * width
+            memory = gates * (features + width + 2)
+            heads = self._actor(width, action_spec) + _network(width, self.net_arch["vf"], 1)
+            return memories * memory + heads
         if self.family == "actor_critic":
             return self._actor(features, action_spec) + _network(features, self.net_arch["vf"], 1)
         if action_spec.kind == "discrete":
@@ -127,6 +139,15 @@ def _last(features: int, hidden: tuple[int, ...]) -> int:
 
 def _linear(width_in: int, width_out: int) -> int:
     return width_in * width_out + width_out
+
+
+def _memory_fits(made: Architecture) -> bool:
+    known = made.recurrent in get_args(Recurrent) and type(made.recurrent_size) is int
+    if not known or type(made.recurrent_shared) is not bool:
+        return False
+    if made.recurrent == "none":
+        return made.recurrent_size == 0 and not made.recurrent_shared
+    return made.family == "actor_critic" and made.recurrent_size >= 1
 
 
 def _head_fits(made: Architecture) -> bool:

@@ -25,6 +25,7 @@ from steadyrl.nn.masking import masked
 from steadyrl.nn.networks import ActorCritic
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.part import looking
+from steadyrl.nn.recurrent import RecurrentActorCritic
 from steadyrl.nn.trainable import Trainable
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
@@ -79,7 +80,10 @@ class Policy:
         self.parts = {name: Trainable(part, native=self.native) for name, part in self.net.parts().items()}
         unknown = [type(part.module).__name__ for part in self.parts.values() if self.native and not part.on_kernels]
         self.notes = {
-            f"the {name}, parts of which they lack, such as dueling heads and gSDE": False for name in unknown
+            "the recurrent networks, which they lack"
+            if name == RecurrentActorCritic.__name__
+            else f"the {name}, parts of which they lack, such as dueling heads and gSDE": False
+            for name in unknown
         }
         self.compiler = Compiler()
         self.touched = True  # others may have changed the weights since they were last looked at
@@ -102,7 +106,7 @@ class Policy:
         for layer in self.net.modules():
             if isinstance(layer, nn.LayerNorm):
                 layer.reset_parameters()
-        if isinstance(self.net, ActorCritic):
+        if isinstance(self.net, ActorCritic | RecurrentActorCritic):
             self.net.initialise(stream, ortho)
         else:
             self.net.initialise(stream)
@@ -187,7 +191,7 @@ class Policy:
     @property
     def state_size(self) -> int:
         """Numbers that a recurrent policy remembers from step to step, S; 0 for any other."""
-        return 0
+        return self.net.state_size if isinstance(self.net, RecurrentActorCritic) else 0
 
     def initial_state(self, count: int) -> npt.NDArray[np.float32]:
         """What is remembered at the start of an episode, [count, S]."""
@@ -214,6 +218,22 @@ class Policy:
             )
         return state.reshape(count, self.state_size)
 
+    @staticmethod
+    def starts_of(given: Any, count: int) -> npt.NDArray[np.bool_]:
+        """Where a user says that episodes start, [count], from one truth value or as many; None is nowhere.
+
+        Raises:
+            UserError: it is something else.
+        """
+        try:
+            return np.broadcast_to(np.asarray(False if given is None else given, np.bool_), (count,)).copy()
+        except ValueError as error:
+            raise UserError(
+                f"episode_start has shape {np.shape(given)}, but there are {count} observations.",
+                remedy="Pass one truth value for each, or one for all.",
+                code="bad-value",
+            ) from error
+
     def respond(
         self,
         obs: ObsTree,
@@ -227,7 +247,43 @@ class Policy:
         Returns:
             Environment actions [B, *shape], and what to remember then, [B, S].
         """
-        return self.predict(obs, stream), state
+        if not self.state_size:
+            return self.predict(obs, stream), state
+        params, _, after = self._step(self.normalise(obs), torch.from_numpy(state), starts)
+        if stream is None:
+            actions = self.distribution.mode(params)
+        else:
+            noise = self.distribution.draw(stream, len(state))
+            actions = self.distribution.sample(params, torch.from_numpy(noise).to(self.device))
+        return self.action_spec.to_env(self.distribution.to_unit(actions).cpu().numpy()), after.numpy()
+
+    def act_on(
+        self, obs: ObsTree, noise: npt.NDArray[np.float32], state: Tensor, starts: npt.NDArray[np.bool_]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As `act`, for a recurrent policy; also what is remembered then, [N, S].
+
+        Args:
+            obs: Normalised, leaves [N, ...].
+            noise: As for `act`.
+            state: What is remembered, [N, S].
+            starts: Where an episode begins, so that nothing is, [N].
+        """
+        params, values, after = self._step(obs, state, starts)
+        actions, log_probs = self._sample(params, torch.from_numpy(noise).to(self.device))
+        return actions.cpu(), log_probs.cpu(), values.cpu(), after
+
+    def values_on(self, obs: ObsTree, state: Tensor, starts: npt.NDArray[np.bool_]) -> Tensor:
+        """As `values`, for a recurrent policy that remembers `state` [B, S], except where episodes start [B]."""
+        return self._step(obs, state, starts)[1].cpu()
+
+    @looking
+    def _step(self, obs: ObsTree, state: Tensor, starts: npt.NDArray[np.bool_]) -> tuple[Params, Tensor, Tensor]:
+        """Parameters of the distribution over what is allowed, values, and what is remembered then, on the CPU."""
+        assert isinstance(self.net, RecurrentActorCritic)
+        tensors = self.tensors(obs)
+        begins = torch.from_numpy(starts).to(self.device)
+        params, values, after = self.net.step(tensors, state.to(self.device), begins)
+        return masked(params, tensors), values, after.cpu()
 
     def state_dict(self) -> dict[str, Tensor]:
         """Weights and normaliser as CPU tensors, by name."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
@@ -316,7 +317,7 @@ class Agent:
                 return (actions[0] if single else actions), state
             count = len(next(iter(tree.values())))
             before = self.policy.state_of(state, count, single=single)
-            starts = np.broadcast_to(np.asarray(False if episode_start is None else episode_start, np.bool_), (count,))
+            starts = self.policy.starts_of(episode_start, count)
             actions, after = self.policy.respond(tree, before, starts, stream=stream)
         return (actions[0], after[0]) if single else (actions, after)
 
@@ -330,11 +331,21 @@ class Agent:
                 code="unsupported",
             )
 
-    def value(self, obs: Any) -> npt.NDArray[np.float32]:
-        """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards."""
+    def value(self, obs: Any, state: Any = None, episode_start: Any = None) -> npt.NDArray[np.float32]:
+        """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards.
+
+        `state` and `episode_start` are what `predict` takes beside this observation.
+        """
         single, tree = self._stored(obs)
         with self.computing():
-            values = self.policy.values(self.policy.normalise(tree)).numpy() * np.float32(self.policy.value_scale)
+            tree = self.policy.normalise(tree)
+            if self.policy.state_size:
+                count = len(next(iter(tree.values())))
+                before = torch.from_numpy(self.policy.state_of(state, count, single=single))
+                found = self.policy.values_on(tree, before, self.policy.starts_of(episode_start, count))
+            else:
+                found = self.policy.values(tree)
+            values = found.numpy() * np.float32(self.policy.value_scale)
         return np.asarray(values[0] if single else values)
 
     def _stored(self, obs: Any) -> tuple[bool, ObsTree]:

@@ -276,7 +276,9 @@ def _notices(resolved: Resolved, obs: ObsSpec) -> list[Notice]:
 def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]:
     """What does not go into whole minibatches or rollouts."""
     notices, rollout, total = [], config.n_steps * config.num_envs, resolved.total_timesteps
-    if isinstance(config, PPOConfig) and rollout % config.batch_size:
+    if isinstance(config, PPOConfig) and config.recurrent != "none":
+        notices += _sequence_notices(config)
+    elif isinstance(config, PPOConfig) and rollout % config.batch_size:
         rest = rollout % config.batch_size
         alone = ", whose single advantage is not normalised" if rest == 1 and config.normalize_advantage else ""
         notices.append(
@@ -296,6 +298,17 @@ def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]
             )
         )
     return notices
+
+
+def _sequence_notices(config: PPOConfig) -> list[Notice]:
+    """What minibatches of whole sequences come to, where that is not what was asked for."""
+    each, steps = max(1, config.batch_size // config.n_steps), config.n_steps
+    rest = config.num_envs % each
+    if each * steps == config.batch_size and not rest:
+        return []
+    text = f"A recurrent policy learns from whole sequences: a minibatch has {each} of {steps} steps"
+    last = f", and the last one of each epoch {rest}" if rest else ""
+    return [Notice("sequences", f"{text}{last} (batch_size is {config.batch_size}).")]
 
 
 def _settings(given: Mapping[str, Any]) -> RunSettings:
