@@ -43,6 +43,11 @@ CASES: dict[str, tuple[str, str, int, dict[str, Any]]] = {
     "ppo, masked": ("ppo", MASKED, 600, PPO),
     "ppo, masked, async": ("ppo", MASKED, 600, {**PPO, "vec": "async", "num_envs": 2}),
     "dqn, masked": ("dqn", MASKED, 500, {**OFF, "n_step": 3}),
+    "ppo, LSTM": ("ppo", "CartPole-v1", 600, {**PPO, "recurrent": "lstm", "recurrent_size": 8}),
+    "ppo, masked, GRU": (
+        "ppo", MASKED, 600, {**PPO, "recurrent": "gru", "recurrent_size": 8, "recurrent_shared": True}
+    ),
+    "a2c, LSTM": ("a2c", "CartPole-v1", 600, {"n_steps": 5, "num_envs": 4, "recurrent": "lstm", "recurrent_size": 8}),
     "ppo, Box2D": ("ppo", "LunarLander-v3", 600, PPO),
 }  # fmt: skip
 
