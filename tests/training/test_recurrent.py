@@ -109,9 +109,9 @@ def test_evaluation_carries_the_state_and_starts_each_episode_without() -> None:
     assert isinstance(net, RecurrentActorCritic)
     with torch.no_grad():  # a strong memory, which decides alone
         for parameter in net.policy_memory.parameters():
-            parameter *= 20.0
+            parameter.mul_(20.0)
         for name, parameter in net.policy_head.named_parameters():
-            parameter *= float(not name.endswith("bias"))
+            parameter.mul_(float(not name.endswith("bias")))
 
     def played(state_of: Callable[[Any, bool], Any]) -> list[float]:
         returns, state = [], None
@@ -173,7 +173,7 @@ def test_what_runs_through_torch_is_said_once() -> None:
     ],
 )
 def test_minibatches_that_are_not_what_was_asked_for_are_said(
-    options: dict[str, int], said: str | None, capsys: pytest.CaptureFixture[str]
+    options: dict[str, Any], said: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent_of(**options)
     told = capsys.readouterr().err
@@ -189,7 +189,14 @@ def test_a_loaded_policy_without_memory_hands_a_state_back(tmp_path: Path) -> No
 @pytest.mark.learning
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_a_cue_is_remembered(kind: str) -> None:
-    own = {"n_steps": 64, "batch_size": 128, "n_epochs": 8, "num_envs": 8, "learning_rate": 3e-3, "recurrent_size": 16}
+    own: dict[str, Any] = {
+        "n_steps": 64,
+        "batch_size": 128,
+        "n_epochs": 8,
+        "num_envs": 8,
+        "learning_rate": 3e-3,
+        "recurrent_size": 16,
+    }
     agent = agent_of(env=Recall, recurrent=kind, **own)
     agent.learn(20_000)
     assert srl.evaluate(agent, 50).mean == 1.0
