@@ -85,6 +85,29 @@ def test_multidiscrete_actions(algo: str) -> None:
     agent.close()
 
 
+@pytest.mark.parametrize("kernels", [pytest.param("native", marks=needs_native), "torch"])
+@pytest.mark.parametrize("nvec", [(4,), (2, 3, 4)])
+def test_ratio_is_1_in_the_first_minibatch(nvec: tuple[int, ...], kernels: str) -> None:
+    told: list[Any] = []
+    tight = {"n_steps": 16, "batch_size": 32, "n_epochs": 1, "clip_range": 1e-6, "learning_rate": 1e-2}
+    agent = agent_of("ppo", partial(Masked, nvec), kernels=kernels, **tight)
+    agent.learn(96, callback=told.append)
+    rows = [event.metrics for event in told if isinstance(event, MetricsLogged)]
+    assert [row["train/clip_fraction"] for row in rows] == [0.0] * 3
+    assert all(abs(row["train/approx_kl"]) < 1e-7 < row["train/grad_norm"] for row in rows)
+    agent.close()
+
+
+def test_environments_that_insist_cannot_be_timed_and_are_stepped_in_this_process() -> None:
+    agent = agent_of("ppo", Masked, vec="auto")
+    agent.learn(32)
+    setup = agent.require_setup()
+    assert setup.settings.vec == "sync"
+    assert setup.choice is not None
+    assert "is not allowed" in setup.choice.reason
+    agent.close()
+
+
 def test_a_discrete_space_that_does_not_begin_at_zero() -> None:
     agent = agent_of("dqn", partial(Masked, start=-2))
     agent.learn(100)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from steadyrl import kernels
-from steadyrl.errors import UserError
 from steadyrl.nn.acting import Acting
 from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.build import build
@@ -196,43 +195,6 @@ class Policy:
     def initial_state(self, count: int) -> npt.NDArray[np.float32]:
         """What is remembered at the start of an episode, [count, S]."""
         return np.zeros((count, self.state_size), dtype=np.float32)
-
-    def state_of(self, given: Any, count: int, *, single: bool) -> npt.NDArray[np.float32]:
-        """What a user hands back of an earlier answer, [S] where `single`, else [count, S]; None is the beginning.
-
-        Raises:
-            UserError: it is of another shape, or no finite numbers.
-        """
-        if given is None:
-            return self.initial_state(count)
-        try:
-            state = np.asarray(given, dtype=np.float32)
-        except (ValueError, TypeError):
-            state = np.full(1, np.nan, dtype=np.float32)
-        wanted = (self.state_size,) if single else (count, self.state_size)
-        if state.shape != wanted or not np.isfinite(state).all():
-            raise UserError(
-                f"The state is {type(given).__name__} of shape {state.shape}, not finite numbers of shape {wanted}.",
-                remedy="Hand back the state that predict returned, or None at the beginning.",
-                code="bad-state",
-            )
-        return state.reshape(count, self.state_size)
-
-    @staticmethod
-    def starts_of(given: Any, count: int) -> npt.NDArray[np.bool_]:
-        """Where a user says that episodes start, [count], from one truth value or as many; None is nowhere.
-
-        Raises:
-            UserError: it is something else.
-        """
-        try:
-            return np.broadcast_to(np.asarray(False if given is None else given, np.bool_), (count,)).copy()
-        except ValueError as error:
-            raise UserError(
-                f"episode_start has shape {np.shape(given)}, but there are {count} observations.",
-                remedy="Pass one truth value for each, or one for all.",
-                code="bad-value",
-            ) from error
 
     def respond(
         self,

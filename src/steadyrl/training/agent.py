@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
@@ -20,20 +19,19 @@ from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.vector import VectorAdapter, make_vec
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
-from steadyrl.spaces import ObsTree
-from steadyrl.spaces.masks import MASK, mask_width, read_mask, read_masks
+from steadyrl.spaces.masks import mask_width
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
-from steadyrl.training.backend import settled
+from steadyrl.training.backend import settled, with_masks_found
 from steadyrl.training.compiling import Choice, require_compilable
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import jsonable, write_atomic
-from steadyrl.training.guards import require_sane
 from steadyrl.training.learning import Learning
 from steadyrl.training.lock import writing
 from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.plan import make_folder
 from steadyrl.training.policies import new_policy, require_same_spaces
+from steadyrl.training.predicting import predicted, valued
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training, restarts_of, skipping_of
 from steadyrl.training.signals import release
@@ -158,24 +156,12 @@ class Agent:
         said = "vec" in self.told
         self.told.add("vec")
         self.setup = settled(self.setup, (lambda notice: None) if said else tell)
-        if self.setup.settings.action_masks != "auto":
-            return
-        found = False
-        if mask_width(self.setup.action_spec):
-            venv = self._environments()
-            try:
-                found = venv.look_for_masks(self.seeds.env_seeds(venv.num_envs))
-                self.setup = self.setup.with_masks(found)
-            except BaseException:
-                venv.close()
-                raise
-            self._venv = venv
-        else:
-            self.setup = self.setup.with_masks(found)
-        self.policy.masked = found
-        if found and "masks" not in self.told:
-            self.told.add("masks")
-            tell(Notice("masks", "The environment gives action masks: only what they allow is done and learnt."))
+        if self.setup.settings.action_masks == "auto":
+            self.setup, self._venv = with_masks_found(self.setup, self._environments, self.seeds)
+            self.policy.masked = bool(self.setup.masks_found)
+            if self.policy.masked and "masks" not in self.told:
+                self.told.add("masks")
+                tell(Notice("masks", "The environment gives action masks: only what they allow is done and learnt."))
 
     @property
     def num_timesteps(self) -> int:
@@ -304,22 +290,11 @@ class Agent:
             UserError: an argument does not have the shape the policy was made for, a number in the observation is not
                 finite or above 1e18, or a mask allows nothing.
         """
-        single, tree = self._stored(obs)
         if action_masks is not None:
             self._insist_on_masks()
-            read = read_mask if single else read_masks
-            masks = read(action_masks, self.policy.action_spec, "action_masks")
-            tree[MASK] = masks.reshape(-1, masks.shape[-1]).astype(np.float32)
         stream = None if deterministic else self.predict_stream
         with self.computing():
-            if not self.policy.state_size:
-                actions = self.policy.predict(tree, stream)
-                return (actions[0] if single else actions), state
-            count = len(next(iter(tree.values())))
-            before = self.policy.state_of(state, count, single=single)
-            starts = self.policy.starts_of(episode_start, count)
-            actions, after = self.policy.respond(tree, before, starts, stream=stream)
-        return (actions[0], after[0]) if single else (actions, after)
+            return predicted(self.policy, obs, state, episode_start, action_masks, stream)
 
     def _insist_on_masks(self) -> None:
         """Raises UserError for a policy that was not made to be told what is allowed."""
@@ -336,25 +311,8 @@ class Agent:
 
         `state` and `episode_start` are what `predict` takes beside this observation.
         """
-        single, tree = self._stored(obs)
         with self.computing():
-            tree = self.policy.normalise(tree)
-            if self.policy.state_size:
-                count = len(next(iter(tree.values())))
-                before = torch.from_numpy(self.policy.state_of(state, count, single=single))
-                found = self.policy.values_on(tree, before, self.policy.starts_of(episode_start, count))
-            else:
-                found = self.policy.values(tree)
-            values = found.numpy() * np.float32(self.policy.value_scale)
-        return np.asarray(values[0] if single else values)
-
-    def _stored(self, obs: Any) -> tuple[bool, ObsTree]:
-        """Whether the user gave one observation, and what was given as the policy takes it, [B, ...]."""
-        single = self.policy.obs_spec.is_single(obs)
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
-            tree = self.policy.obs_spec.store(obs, batch=not single)
-        require_sane(tree, single)
-        return single, tree
+            return valued(self.policy, obs, state, episode_start)
 
     def bundle(self) -> Bundle:
         """The policy as it is now, and what is known of it."""
