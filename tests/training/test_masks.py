@@ -14,6 +14,7 @@ import torch
 
 import steadyrl as srl
 from steadyrl.algorithms.dqn import DQN
+from steadyrl.algorithms.sac_discrete import DiscreteSAC
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.spaces.masks import MASK
 from steadyrl.training.agent import Agent
@@ -176,6 +177,21 @@ def test_the_target_takes_the_largest_value_that_the_next_mask_allows() -> None:
     )
     expected = 1.0 + 0.5 * values[torch.arange(n), torch.arange(n) % 4]
     np.testing.assert_allclose(algorithm._targets(batch), expected, atol=1e-6)
+    agent.close()
+
+
+def test_the_temperature_aims_at_what_the_masks_leave() -> None:
+    """0.98 of the mean of log n, n the allowed actions: one alone leaves no entropy to aim at."""
+    agent = agent_of("sac", Masked)
+    algorithm = agent.loop.algorithm
+    assert isinstance(algorithm, DiscreteSAC)
+    masks = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    some = torch.zeros(3)
+    batch = ReplayBatch({MASK: masks}, some, some, {}, some, some, some, some)
+    wanted = 0.98 * (0.0 + np.log(2.0) + np.log(4.0)) / 3
+    missed = algorithm._missed(batch)
+    np.testing.assert_allclose(algorithm.temperature.target_entropy + float(missed), wanted, rtol=1e-6)
+    assert algorithm._missed(batch._replace(obs={})) == 0.0
     agent.close()
 
 
