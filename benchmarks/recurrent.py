@@ -24,11 +24,11 @@ from learning import RESULTS, _steadyrl, _versions
 
 ENV = f"{Path(__file__).parent / 'positions.py'}:PositionsOnly"
 RESULT = RESULTS / "recurrent-CartPole.json"
-TIMESTEPS, BAR, SEEDS = 300_000, 475.0, range(5)
+TIMESTEPS, BAR, SEEDS = 100_000, 475.0, range(5)
 SETTINGS = [
     "--num-envs", "32", "--n-steps", "64", "--batch-size", "512", "--n-epochs", "10", "--gamma", "0.99",
     "--gae-lambda", "0.95", "--learning-rate", "1e-3", "--learning-rate-end", "0", "--clip-range", "0.2",
-    "--clip-range-end", "0", "--net-arch", "[64]",
+    "--clip-range-end", "0", "--net-arch", "[64]", "--normalize-obs", "--normalize-reward",
 ]  # fmt: skip
 MEMORIES = {"lstm": ["--recurrent", "lstm", "--recurrent-size", "64"], "none": []}
 
