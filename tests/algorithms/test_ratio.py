@@ -50,7 +50,7 @@ class Recorder:
         self.guard = algorithm.guard
         self.batches: list[RolloutBatch] = []
 
-    def learn(self, batch: RolloutBatch, progress: float) -> dict[str, Any]:
+    def learn(self, batch: Any, progress: float) -> dict[str, Any]:
         self.batches.append(batch)
         return self.algorithm.learn(batch, progress)
 

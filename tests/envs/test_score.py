@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -146,24 +147,32 @@ def test_the_reward_alone_is_changed() -> None:
 
 
 class Still:
-    """A policy that takes one action."""
+    """A policy that takes one action; what it remembers is how often it was asked since an episode began."""
+
+    masked = False
 
     def __init__(self, spec: Any) -> None:
-        self.obs_spec = spec
+        self.obs_spec = self.stored_spec = spec
+        self.begun = 0
 
-    def predict(self, batch: Any, stream: Any) -> Any:
-        return np.ones(len(next(iter(batch.values()))), dtype=np.int64)
+    def initial_state(self, count: int) -> Any:
+        return np.zeros((count, 0), dtype=np.float32)
+
+    def respond(self, batch: Any, state: Any, starts: Any, *, stream: Any) -> Any:
+        self.begun += int(starts.sum())
+        return np.ones(len(next(iter(batch.values()))), dtype=np.int64), state
 
 
 def test_evaluations_play_whole_games_for_their_raw_score() -> None:
     from steadyrl.spaces import ObsSpec
 
     factory = make_env_factory(partial(Game, 41, DEATHS), wrappers=settings())
-    envs = [factory() for _ in range(2)]
+    envs: list[gym.Env[Any, Any]] = [factory() for _ in range(2)]
     policy: Any = Still(ObsSpec.of(envs[0].observation_space))
     result = run_episodes(policy, envs, [1, 2, 3])
     assert result.returns.tolist() == [paid(range(1, 42))] * 3
     assert result.lengths.tolist() == [19] * 3  # 21 steps of two frames but for the two after a lost life
+    assert policy.begun == 9  # what is remembered starts anew with each life, as in training
 
 
 def test_next_life_ends_with_the_game() -> None:

@@ -22,6 +22,7 @@ from steadyrl.training.saving import ARRAYS, STATE
 ON = {"n_steps": 32, "num_envs": 4}
 PPO = {**ON, "batch_size": 64, "n_epochs": 2}
 OFF = {"learning_starts": 64, "batch_size": 16, "buffer_size": 300, "net_arch": (16,), "num_envs": 2}
+MASKED = f"{Path(__file__).parents[1] / 'support' / 'masked.py'}:Masked"
 CASES: dict[str, tuple[str, str, int, dict[str, Any]]] = {
     "ppo": ("ppo", "CartPole-v1", 1000, PPO),
     "ppo, normalised": (
@@ -39,6 +40,14 @@ CASES: dict[str, tuple[str, str, int, dict[str, Any]]] = {
     "sac, discrete": ("sac", "CartPole-v1", 400, OFF),
     "td3": ("td3", "Pendulum-v1", 400, {**OFF, "action_noise_type": "ornstein-uhlenbeck", "action_noise_std": 0.1}),
     "ddpg": ("ddpg", "Pendulum-v1", 400, OFF),
+    "ppo, masked": ("ppo", MASKED, 600, PPO),
+    "ppo, masked, async": ("ppo", MASKED, 600, {**PPO, "vec": "async", "num_envs": 2}),
+    "dqn, masked": ("dqn", MASKED, 500, {**OFF, "n_step": 3}),
+    "ppo, LSTM": ("ppo", "CartPole-v1", 600, {**PPO, "recurrent": "lstm", "recurrent_size": 8}),
+    "ppo, masked, GRU": (
+        "ppo", MASKED, 600, {**PPO, "recurrent": "gru", "recurrent_size": 8, "recurrent_shared": True}
+    ),
+    "a2c, LSTM": ("a2c", "CartPole-v1", 600, {"n_steps": 5, "num_envs": 4, "recurrent": "lstm", "recurrent_size": 8}),
     "ppo, Box2D": ("ppo", "LunarLander-v3", 600, PPO),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from steadyrl.algorithms.exploration import Exploration
@@ -13,9 +14,11 @@ from steadyrl.algorithms.losses import normalise_advantages
 from steadyrl.algorithms.metrics import Metrics
 from steadyrl.configs import A2CConfig, value_at
 from steadyrl.data.rollout import RolloutBatch
+from steadyrl.data.sequences import SequenceBatch
 from steadyrl.data.targets import explained_variance
 from steadyrl.nn.distributions import Distribution
 from steadyrl.nn.gradient import Loss
+from steadyrl.nn.masking import masked
 from steadyrl.nn.optim import Adam, RMSprop
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -32,12 +35,13 @@ def a2c_loss(
         distribution: Of the actions.
         config: Weights of the three parts.
     """
-    *params, values = outputs
+    *unmasked, values = outputs
+    params = masked(tuple(unmasked), batch.obs)
     advantages = normalise_advantages(batch.advantages) if config.normalize_advantage else batch.advantages
-    log_probs = distribution.log_prob(tuple(params), batch.actions)
+    log_probs = distribution.log_prob(params, batch.actions)
     policy_loss = -(advantages * log_probs).mean()
     value_loss = (values - batch.returns).square().mean()
-    entropy = distribution.entropy(tuple(params), log_probs).mean()
+    entropy = distribution.entropy(params, log_probs).mean()
     loss = policy_loss + config.vf_coef * value_loss - config.ent_coef * entropy
     return loss, {
         "train/policy_loss": policy_loss,
@@ -68,18 +72,19 @@ class A2C:
             RMSprop(self._net.flat, eps=config.rms_prop_eps) if config.use_rms_prop else Adam(self._net.flat, eps=1e-5)
         )
 
-    def learn(self, batch: RolloutBatch, progress: float) -> Metrics:
+    def learn(self, batch: RolloutBatch | SequenceBatch, progress: float) -> Metrics:
         """One update from one rollout.
 
         Args:
-            batch: All valid transitions of the rollout, on the policy's device.
+            batch: All valid transitions of the rollout, on the policy's device; sequences for a recurrent policy.
             progress: Environment steps before the rollout over the declared total.
         """
         learning_rate = value_at(self.config.learning_rate, progress)
         found: Metrics = {}
-        with self.guard.minibatch(batch):
-            outputs = self._net.forward(batch.obs)
-            loss, metrics, gradients = self._loss(outputs, batch)
+        rows, inputs = _all(batch) if isinstance(batch, SequenceBatch) else (batch, batch.obs)
+        with self.guard.minibatch(rows):
+            outputs = self._net.forward(inputs)
+            loss, metrics, gradients = self._loss(outputs, rows)
             self.guard.look("train/loss", loss)
             self._net.backward(gradients)
             norm = self._optimizer.step(learning_rate, self.config.max_grad_norm, self.guard.permit)
@@ -98,3 +103,8 @@ class A2C:
         """Go on from what `state_dict` gave."""
         self.exploration.load_state_dict(state["exploration"])
         self._optimizer.load_state_dict(state["optimizer"])
+
+
+def _all(batch: SequenceBatch) -> tuple[RolloutBatch, Any]:
+    """The sequences of all environments, in their own order."""
+    return batch.take(np.arange(batch.num_envs))

@@ -17,11 +17,13 @@ from steadyrl.configs import DQNConfig, value_at
 from steadyrl.data.targets import project_categorical, q_target, quantile_huber
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.gradient import Loss
+from steadyrl.nn.masking import masked
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.nn.q_networks import DiscreteQ
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ObsTree
+from steadyrl.spaces.masks import MASK, pick_allowed
 
 
 def dqn_loss(outputs: tuple[Tensor, ...], batch: ReplayBatch, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -86,10 +88,17 @@ class DQN:
         return config.exploration_initial_eps + share * (config.exploration_final_eps - config.exploration_initial_eps)
 
     def act(self, obs: ObsTree, step: int, progress: float) -> npt.NDArray[np.int64]:
-        """Actions [N] for normalised observations: random before `learning_starts`, epsilon-greedy after."""
+        """Actions [N] for normalised observations: random before `learning_starts`, epsilon-greedy after.
+
+        Random or not, an action is one that its mask allows.
+        """
         n = next(iter(obs.values())).shape[0]
         explore, choice = self._actions.uniform((2, n))
-        random: npt.NDArray[np.int64] = (choice * self.policy.action_spec.nvec[0]).astype(np.int64)
+        random: npt.NDArray[np.int64] = (
+            pick_allowed(obs[MASK], choice)
+            if MASK in obs
+            else (choice * self.policy.action_spec.nvec[0]).astype(np.int64)
+        )
         if step < self.config.learning_starts:
             return random
         greedy = self.policy.modes(obs).numpy()
@@ -134,7 +143,8 @@ class DQN:
         """[B], or a distribution of returns [B, K]."""
         (outputs,) = self._target.evaluate(batch.next_obs)
         (chooser,) = self._q.evaluate(batch.next_obs) if self.config.double else (outputs,)
-        best = self._net.means(chooser).argmax(dim=-1)
+        (means,) = masked((self._net.means(chooser),), batch.next_obs)
+        best = means.argmax(dim=-1)
         chosen = _chosen(outputs, best)
         if self.config.head == "c51":
             assert isinstance(self._net.support, Tensor)

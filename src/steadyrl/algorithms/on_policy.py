@@ -9,6 +9,7 @@ from torch import Tensor
 from steadyrl.algorithms.exploration import Exploration
 from steadyrl.algorithms.guard import Guard
 from steadyrl.data.rollout import RolloutBatch
+from steadyrl.data.sequences import SequenceBatch
 from steadyrl.nn.policy import Policy
 
 
@@ -19,7 +20,7 @@ class OnPolicyAlgorithm(Protocol):
     guard: Guard
     exploration: Exploration
 
-    def learn(self, batch: RolloutBatch, progress: float) -> dict[str, Tensor | float]:
+    def learn(self, batch: RolloutBatch | SequenceBatch, progress: float) -> dict[str, Tensor | float]:
         """One update; returns its metrics."""
         ...
 

@@ -20,9 +20,11 @@ from steadyrl.algorithms.losses import normalise_advantages
 from steadyrl.algorithms.metrics import Metrics, mean_scalars
 from steadyrl.configs import PPOConfig, value_at
 from steadyrl.data.rollout import Fetcher, RolloutBatch
+from steadyrl.data.sequences import SequenceBatch
 from steadyrl.data.targets import explained_variance
 from steadyrl.nn.distributions import Distribution
 from steadyrl.nn.gradient import ScalarLoss, Scalars
+from steadyrl.nn.masking import masked
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
@@ -44,9 +46,10 @@ def ppo_loss(
         config: Weights of the three parts.
         clip_range: Of this update.
     """
-    *params, values = outputs
+    *unmasked, values = outputs
+    params = masked(tuple(unmasked), batch.obs)
     advantages = normalise_advantages(batch.advantages) if config.normalize_advantage else batch.advantages
-    log_probs = distribution.log_prob(tuple(params), batch.actions)
+    log_probs = distribution.log_prob(params, batch.actions)
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range)
@@ -55,7 +58,7 @@ def ppo_loss(
     if config.clip_range_vf is not None:
         values = batch.values + (values - batch.values).clamp(-config.clip_range_vf, config.clip_range_vf)
     value_loss = (values - batch.returns).square().mean()
-    entropy = distribution.entropy(tuple(params), log_probs).mean()
+    entropy = distribution.entropy(params, log_probs).mean()
     loss = policy_loss + config.vf_coef * value_loss - config.ent_coef * entropy
     return loss, {
         "train/policy_gradient_loss": policy_loss,
@@ -64,6 +67,9 @@ def ppo_loss(
         "train/approx_kl": ((ratio - 1.0) - log_ratio).mean(),
         "train/clip_fraction": ((ratio - 1.0).abs() > clip_range).float().mean(),
     }
+
+
+Minibatch = tuple[npt.NDArray[np.int64], RolloutBatch, Any]  # where its rows come from, it, the network's input
 
 
 class PPO:
@@ -88,20 +94,21 @@ class PPO:
         loss = partial(ppo_loss, distribution=policy.distribution, config=config)
         self._loss = ScalarLoss(loss, "train/loss", policy)
 
-    def learn(self, batch: RolloutBatch, progress: float) -> Metrics:
+    def learn(self, batch: RolloutBatch | SequenceBatch, progress: float) -> Metrics:
         """One update from one rollout.
 
         Args:
-            batch: All valid transitions of the rollout, on the policy's device.
+            batch: All valid transitions of the rollout, on the policy's device; sequences for a recurrent policy.
             progress: Environment steps before the rollout over the declared total.
         """
         learning_rate = value_at(self.config.learning_rate, progress)
         clip_range = value_at(self.config.clip_range, progress)
         rows: list[Scalars] = []
         norms: list[Tensor] = []
-        for order, minibatch in self._minibatches(batch):
+        taken = self._sequences(batch) if isinstance(batch, SequenceBatch) else self._minibatches(batch)
+        for order, minibatch, inputs in taken:
             with self.guard.minibatch(minibatch, order):
-                outputs = self._net.forward(minibatch.obs)
+                outputs = self._net.forward(inputs)
                 metrics, gradients = self._loss(outputs, minibatch, clip_range=clip_range)
                 self.guard.look("train/loss", metrics.block)
                 if self.config.target_kl is not None and metrics["train/approx_kl"] > 1.5 * self.config.target_kl:
@@ -119,10 +126,10 @@ class PPO:
             "train/minibatches": float(len(rows)),
         }
 
-    def _minibatches(self, batch: RolloutBatch) -> Iterator[tuple[npt.NDArray[np.int64], RolloutBatch]]:
+    def _minibatches(self, batch: RolloutBatch) -> Iterator[Minibatch]:
         """Each epoch in a fresh order; what does not fill a minibatch comes last, as a smaller one.
 
-        Yields where the rows come from, and the minibatch.
+        Yields where the rows come from, the minibatch, and what the network takes of it.
         """
         n, size = len(batch.log_probs), self.config.batch_size
         fetch = Fetcher(batch, native=self.policy.native)
@@ -130,7 +137,15 @@ class PPO:
             order = self._order.permutation(n)
             for start in range(0, n, size):
                 taken = order[start : start + size]
-                yield taken, fetch(taken)
+                minibatch = fetch(taken)
+                yield taken, minibatch, minibatch.obs
+
+    def _sequences(self, batch: SequenceBatch) -> Iterator[Minibatch]:
+        """The same for a policy that remembers: each minibatch has whole sequences of some environments."""
+        for _ in range(self.config.n_epochs):
+            order = self._order.permutation(batch.num_envs)
+            for envs in batch.minibatches(order, self.config.batch_size):
+                yield envs, *batch.take(envs)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""

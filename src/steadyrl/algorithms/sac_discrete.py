@@ -19,10 +19,12 @@ from steadyrl.data.targets import q_target
 from steadyrl.data.transitions import ReplayBatch, TensorTree
 from steadyrl.nn.actor_critics import DiscreteActorAndCritics
 from steadyrl.nn.gradient import Loss
+from steadyrl.nn.masking import choices, mask_of, masked
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ObsTree
+from steadyrl.spaces.masks import MASK, pick_allowed
 
 TARGET_ENTROPY = 0.98  # of the largest entropy, log n
 
@@ -38,10 +40,13 @@ def discrete_critic_loss(
 
 
 def discrete_actor_loss(
-    outputs: tuple[Tensor, ...], values: Tensor, temperature: Tensor
+    outputs: tuple[Tensor, ...], values: Tensor, temperature: Tensor, mask: dict[str, Tensor] | None = None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """E_pi[alpha log pi - min_i Q_i]; outputs are logits ([B, A, 1],), values the smallest critic's [B, A]."""
-    log_p = outputs[0].squeeze(-1).log_softmax(dim=-1)
+    """E_pi[alpha log pi - min_i Q_i]; outputs are logits ([B, A, 1],), values the smallest critic's [B, A].
+
+    `mask` are the observations' action masks, where there are any (`masking.mask_of`).
+    """
+    log_p = masked((outputs[0].squeeze(-1),), mask or {})[0].log_softmax(dim=-1)
     p = log_p.exp()
     loss = (p * (temperature * log_p - values)).sum(dim=-1).mean()
     return loss, {"train/actor_loss": loss, "train/entropy": -(p * log_p).sum(dim=-1).mean()}
@@ -75,6 +80,8 @@ class DiscreteSAC:
         """Actions [N] for normalised observations: uniform before `learning_starts`, sampled after."""
         n = next(iter(obs.values())).shape[0]
         if step < self.config.learning_starts:
+            if MASK in obs:
+                return pick_allowed(obs[MASK], self._random.uniform((n,)))
             return self._random.integers(0, self.policy.action_spec.nvec[0], (n,))
         noise = self.policy.distribution.draw(self._random, n)
         return np.asarray(self.policy.samples(obs, noise).numpy())
@@ -110,8 +117,9 @@ class DiscreteSAC:
         self.guard.applied(self._critic_optimizer.step(learning_rate, 0.0, self.guard.permit))
         logits, (values_after,) = self._pi.forward(batch.obs), self._q.evaluate(batch.obs)
         smallest = values_after.min(dim=0).values
-        loss, acted, gradients = self._actor_loss(logits, smallest, alpha)
-        tempered = self.temperature.look(-acted["train/entropy"], self.guard)
+        mask = mask_of(batch.obs)
+        loss, acted, gradients = self._actor_loss(logits, smallest, alpha, *((mask,) if mask else ()))
+        tempered = self.temperature.look(self._missed(batch) - acted["train/entropy"], self.guard)
         self.guard.look("train/actor_loss", loss)
         self._pi.backward(gradients)
         self.guard.applied(self._actor_optimizer.step(learning_rate, 0.0, self.guard.permit))
@@ -138,7 +146,14 @@ class DiscreteSAC:
 
     def _log_p(self, obs: TensorTree) -> Tensor:
         """log pi(. | s), [B, A]."""
-        return self._pi.evaluate(obs)[0].squeeze(-1).log_softmax(dim=-1)
+        return masked((self._pi.evaluate(obs)[0].squeeze(-1),), obs)[0].log_softmax(dim=-1)
+
+    def _missed(self, batch: ReplayBatch) -> Tensor | float:
+        """How far the entropy aimed at (auto) lies above the same share of what the masks leave, on average."""
+        left = choices(batch.obs)
+        if left is None or not isinstance(self.config.target_entropy, str):
+            return 0.0
+        return TARGET_ENTROPY * left.log().mean() - self.temperature.target_entropy
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly, besides the policy."""

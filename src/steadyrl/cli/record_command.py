@@ -85,6 +85,7 @@ def _agent(run_dir: Path, checkpoint: str) -> Agent:
 
 def _record(agent: Agent, options: RecordOptions, seed: int, path: Path) -> dict[str, Any]:
     """One episode into `path`; what the JSON document says of it."""
+    from steadyrl.training.playing import Filmed
     from steadyrl.training.video import record_episode
 
     factory = agent.env_factory
@@ -94,9 +95,10 @@ def _record(agent: Agent, options: RecordOptions, seed: int, path: Path) -> dict
             remedy="Train with an environment id or file.py:ClassName.",
             code="no-env",
         )
+    film = Filmed(agent, lambda: factory(render_mode="rgb_array"))
     recording = record_episode(
-        lambda obs: agent.predict(obs, deterministic=True)[0],
-        lambda: factory(render_mode="rgb_array"),
+        film,
+        film.make,
         path,
         seed=seed,
         max_steps=options.max_steps,

@@ -48,6 +48,12 @@ class OnPolicyConfig:
     """Activation of the hidden layers."""
     layer_norm: bool = False
     """Every hidden layer is normalised (arXiv:1607.06450) before its activation, in all networks."""
+    recurrent: Literal["none", "lstm", "gru"] = "none"
+    """A memory before the hidden layers, an LSTM or GRU, for observations that do not tell everything at once."""
+    recurrent_size: int = 256
+    """Width of the memory."""
+    recurrent_shared: bool = False
+    """Policy and value network share one memory, which both train; otherwise each has its own, as in sb3-contrib."""
     ortho_init: bool = True
     """Orthogonal initial weights (gain sqrt 2; 0.01 for the policy's head, 1 for the value's)."""
     log_std_init: float = 0.0
@@ -78,7 +84,7 @@ class OnPolicyConfig:
         not_negative(self, "ent_coef", "vf_coef", "max_grad_norm")
         in_range(self, -20.0, 20.0, "log_std_init")
         layer_sizes(self, "net_arch")
-        at_least_one(self, "sequence_length")
+        at_least_one(self, "sequence_length", "recurrent_size")
         not_negative_whole(self, "embed_above")
         if self.sde_sample_freq != -1:
             at_least_one(self, "sde_sample_freq")

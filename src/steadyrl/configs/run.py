@@ -71,6 +71,8 @@ class RunSettings(WrapperSettings):
     """What NaN, infinity or absurd numbers do: stop the run, or leave out that episode or batch and count it."""
     nonfinite_limit: int = 10
     """With on_nonfinite skip: minibatches, or broken episodes of one environment, in a row that stop the run."""
+    action_masks: Literal["auto", "on", "off"] = "auto"
+    """Whether the policy does only what the environment's action masks allow; auto if its first reset gives one."""
     max_episode_steps: int | None = None
     """Truncates episodes after this many steps instead of the environment's own limit."""
     run_dir: Path | None = None

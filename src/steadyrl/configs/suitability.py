@@ -45,6 +45,15 @@ def check_suitable(algo: str, config: Config, action: Actions) -> None:
         _check_off_policy(algo, config, action)
 
 
+def check_masks(wanted: str, action: Actions) -> None:
+    """Raises UserError, with the cure, where masks are asked for and the actions have none."""
+    if wanted == "on" and action.kind not in ("discrete", "multidiscrete"):
+        raise _unsuitable(
+            f"Action masks are for Discrete and MultiDiscrete actions, but {_have(action)}.",
+            "Leave action_masks (--action-masks) out.",
+        )
+
+
 def _check_on_policy(config: OnPolicyConfig, action: Actions) -> None:
     if config.use_sde and action.kind != "continuous":
         raise _unsuitable(f"use_sde explores with continuous actions, but {_have(action)}.", "Leave use_sde out.")

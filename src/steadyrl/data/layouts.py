@@ -18,14 +18,14 @@ def transitions(
     frames: Frames | None = None,
     ends: int | None = None,
 ) -> Layout:
-    """Observations (as frames where they are stacked so), actions and what followed, all [rows, N, ...]."""
+    """Observations (the first leaf as frames where it is stacked so), actions and what followed, all [rows, N, ...]."""
     lead = (rows, num_envs)
     width = () if action_spec.kind == "discrete" else (action_spec.size,)
-    if frames is None:
-        room = {leaf.path: ArraySpec((*lead, *leaf.stored_shape), _kept_dtype(leaf)) for leaf in obs_spec.leaves}
-        seen = {f"{which}/{path}": spec for which in ("obs", "next_obs") for path, spec in room.items()}
-    else:
-        seen = frame_layout(rows, num_envs, obs_spec.leaves[0], frames, ends)
+    whole = obs_spec.leaves if frames is None else obs_spec.leaves[1:]
+    room = {leaf.path: ArraySpec((*lead, *leaf.stored_shape), _kept_dtype(leaf)) for leaf in whole}
+    seen = {f"{which}/{path}": spec for which in ("obs", "next_obs") for path, spec in room.items()}
+    if frames is not None:
+        seen |= frame_layout(rows, num_envs, obs_spec.leaves[0], frames, ends)
     return {
         **seen,
         "actions": ArraySpec((*lead, *width), action_spec.stored_dtype),

@@ -137,7 +137,10 @@ class Replay:
             ValueError: an array has another shape.
         """
         row = self._written % self.rows
-        seen = {} if self._frames is not None else _both(obs, step.final_obs)
+        first = self.obs_spec.leaves[0].path
+        seen = _both(obs, step.final_obs)
+        if self._frames is not None:
+            seen = {name: part for name, part in seen.items() if name.partition("/")[2] != first}
         parts = {
             **seen,
             "actions": actions,
@@ -150,8 +153,7 @@ class Replay:
             if part.shape != self._arrays[name].shape[1:]:
                 raise ValueError(f"{name} has shape {part.shape}, not {self._arrays[name].shape[1:]}")
         if self._frames is not None:
-            path = self.obs_spec.leaves[0].path
-            self._frames.add(self._written, obs[path], step.final_obs[path], valid)
+            self._frames.add(self._written, obs[first], step.final_obs[first], valid)
         self._count += int(np.count_nonzero(valid)) - int(np.count_nonzero(self._arrays["valid"][row]))
         for name, part in parts.items():
             self._arrays[name][row] = part
@@ -367,7 +369,7 @@ class Replay:
 
     def _leaf(self, which: str, leaf: Leaf, slot: Int64) -> npt.NDArray[Any]:
         """One leaf of them, [B, ...], a copy."""
-        if self._frames is not None:
+        if self._frames is not None and leaf is self.obs_spec.leaves[0]:
             env = slot % self.num_envs
             time = self._written - 1 - (self._written - 1 - slot // self.num_envs) % self.rows
             read = self._frames.obs if which == "obs" else self._frames.successors

@@ -182,6 +182,12 @@ class Rollout:
             gamma: Discount factor.
             gae_lambda: Trace decay.
         """
+        whole = self.whole(last_values, gamma, gae_lambda)
+        index = self.valid[: self.length].flatten().nonzero().squeeze(1)
+        return whole if len(index) == len(whole.log_probs) else whole.take(index)
+
+    def whole(self, last_values: Tensor, gamma: float, gae_lambda: float) -> RolloutBatch:
+        """As `batch`, with the rows that do not count, [length * N]: their advantages mean nothing."""
         used = slice(0, self.length)
         values, truncated, terminated = self.values[used], self.truncated[used], self.terminated[used]
         successors = next_values(values, last_values, self.final_values[used], truncated)
@@ -195,8 +201,7 @@ class Rollout:
             gamma,
             gae_lambda,
         )
-        index = self.valid[used].flatten().nonzero().squeeze(1)
-        whole = RolloutBatch(
+        return RolloutBatch(
             {path: leaf[used].flatten(0, 1) for path, leaf in self.obs.items()},
             self.actions[used].flatten(0, 1),
             self.log_probs[used].flatten(),
@@ -204,7 +209,6 @@ class Rollout:
             advantages.flatten(),
             returns.flatten(),
         )
-        return whole if len(index) == len(whole.log_probs) else whole.take(index)
 
     def outputs(self) -> dict[str, npt.NDArray[np.float32]]:
         """What the policy said so far, [length, N], by the name of it; the rollout's own memory."""

@@ -13,6 +13,7 @@ from steadyrl.envs.autoreset import autoreset_mode, resets_twice
 from steadyrl.envs.checks import Checks, replaced
 from steadyrl.envs.episodes import Episodes
 from steadyrl.envs.inner import inner_of
+from steadyrl.envs.masks import Masks, Wanted
 from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.notes import FirstSteps
 from steadyrl.envs.restart import Restarts
@@ -40,9 +41,10 @@ class VectorAdapter:
         spec: What is known of it.
         seeds_each: It takes a list of seeds, one an environment; else only the first of them.
         skipping: A bad number that an environment tells ends its episode, not the run; without effect where `env` has
-            no `restart(index, seed)`, which gives the first observation of a new episode of that environment.
+            no `restart(index, seed)`, which gives the first observation and info of a new episode of that environment.
         restarts: Where `env` counts the environments that it starts anew.
         obs_spec: How observations are stored; None reads the space.
+        masks: Whether action masks are used: then each observation holds its own, as the leaf `MASK`.
 
     Raises:
         UserError: a space is of a kind that is not supported.
@@ -57,6 +59,7 @@ class VectorAdapter:
         skipping: Skipping | None = None,
         restarts: Restarts | None = None,
         obs_spec: ObsSpec | None = None,
+        masks: Wanted = "off",
     ) -> None:
         self.spec = spec
         self.num_envs = int(env.num_envs)
@@ -74,8 +77,10 @@ class VectorAdapter:
         self._restarts = restarts
         self._episodes = Episodes(self.num_envs, restarts)
         self._checks = Checks(self.obs_spec, spec.id, self.num_envs, self._episodes, fresh=self._inner.own)
+        self._masks = Masks(masks, self.action_spec, spec.id, self.num_envs, checked=self._inner.own)
+        self._first: tuple[list[int], ObsTree] | None = None  # a reset that `look_for_masks` made
         restart = getattr(env, "restart", None)
-        self._skips = Skips(skipping, restart, self._checks, self._episodes, self.num_envs, self._note)
+        self._skips = Skips(skipping, restart, self._checks, self._episodes, self._masks, self.num_envs, self._note)
         self._closed = False
         self._last: ObsTree | None = None  # what to act on, kept only where the environments cannot tell it
         self._keeps_last = not by_environment(env)
@@ -99,13 +104,22 @@ class VectorAdapter:
             raise UserError(
                 f"{len(seeds)} seeds for {self.num_envs} environments.", remedy="Pass one for each.", code="seeds"
             )
+        first, self._first = self._first, None
+        if first is not None and first[0] == seeds:
+            return first[1]
         self._checks.faults, self._checks.told = None, ()
         obs, note = self._inner.reset(seed=list(seeds) if self._seeds_each else seeds[0])
         self.live = self.live.copy() if self._resets_twice else np.ones(self.num_envs, dtype=np.bool_)
         self._episodes.begin(list(seeds) if self._seeds_each else [None] * self.num_envs)
         stored = self._checks.stored(obs)
         self._look(obs, note)
-        return self._kept(stored)
+        return self._masks.begin(self._kept(stored), self._inner.reset_masks)
+
+    def look_for_masks(self, seeds: list[int]) -> bool:
+        """Reset as the next `reset` with these seeds is to; returns whether action masks are used, then known."""
+        if self._masks.used is None:
+            self._first = list(seeds), self.reset(seeds)
+        return bool(self._masks.used)
 
     def step(self, actions: npt.NDArray[Any]) -> Step:
         """Step all environments.
@@ -117,6 +131,7 @@ class VectorAdapter:
             RunFailedError: an environment failed, or told a number that is not finite or is absurd.
             UserError: it breaks the interface.
         """
+        self._first = None
         checks, episodes = self._checks, self._episodes
         faults = checks.faults = {} if self._skips.skipping is not None else None
         obs, rewards, terminated, truncated, infos = self._inner.step(actions)
@@ -145,7 +160,14 @@ class VectorAdapter:
                 next_obs, final_obs = self._resolve(stored, done, rows, infos)
                 records = self._records(rows, terminated, truncated, infos)
         lost = episodes.lost()
-        step = Step(self._kept(next_obs), final_obs, rewards, terminated, truncated, valid, records, broken, lost)
+        next_obs = self._kept(next_obs)
+        if self._masks.used:
+            given = self._inner.masks(infos)
+            if self.mode is AutoresetMode.DISABLED and (terminated | truncated).any():
+                given = given[0] | self._inner.reset_masks, given[0]
+            ended, steps = (terminated, truncated), episodes.lengths
+            next_obs, final_obs = self._masks.take((next_obs, final_obs), given, ended, steps, late=self._late)
+        step = Step(next_obs, final_obs, rewards, terminated, truncated, valid, records, broken, lost)
         return self._skips.answer(step, faults) if faults else step
 
     def ability(self) -> Ability:
@@ -174,6 +196,7 @@ class VectorAdapter:
             "first_steps": self._first_steps.state(),
             "restarts": [restarts.state() for restarts in self._all_restarts()],
             **self._skips.state(),
+            **({"masks": self._masks.state()} if self._masks.used else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> ObsTree:
@@ -207,13 +230,15 @@ class VectorAdapter:
             for restarts, saved in zip(self._all_restarts(), state["restarts"], strict=False):
                 restarts.restore(saved)
             self._skips.restore(state)
+            self._masks.restore(state.get("masks"))
+            self._first = None
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"The state of the environments {self.spec.id} is damaged: {type(error).__name__}: {words(error)}.",
                 remedy="Use another checkpoint.",
                 code="state-damaged",
             ) from error
-        return self._kept(stored)
+        return self._masks.with_current(self._kept(stored))
 
     def close(self) -> None:
         """Close every environment; a second call does nothing, and an error on the way is told as a warning."""

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from steadyrl.envs.advance import AdvancingVectorEnv
 from steadyrl.envs.autoreset import final_observations, success_of
 from steadyrl.envs.convert import NOTE
+from steadyrl.envs.masks import KEY, Given, told_masks
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.restart import RESTARTED
 from steadyrl.envs.score import GAME, PART
@@ -37,6 +38,7 @@ class GymnasiumVector:
 
     Attributes:
         own: It is one of ours: observations belong to whoever gets them, and an episode does not end without an info.
+        reset_masks: Action masks that the last reset gave.
     """
 
     own = False
@@ -46,6 +48,7 @@ class GymnasiumVector:
         self._spec = spec
         self._mode = mode
         self._num_envs = int(env.num_envs)
+        self.reset_masks: Given = {}
 
     def reset(self, **arguments: Any) -> tuple[Any, str]:
         """Observations, and a remark for the user, empty where there is none."""
@@ -54,6 +57,7 @@ class GymnasiumVector:
         except BaseException as error:
             self._raise(error, "reset()")
         obs, infos = parts_of(result, ("obs", "infos"), "reset", self._spec.id)
+        self.reset_masks = told_masks(infos, self._num_envs)
         return obs, _note_in(infos)
 
     def step(self, actions: npt.NDArray[Any]) -> Told:
@@ -79,6 +83,11 @@ class GymnasiumVector:
     def note(self, infos: Any) -> str:
         """A remark for the user; empty where there is none."""
         return _note_in(infos)
+
+    def masks(self, infos: Any) -> tuple[Given, Given]:
+        """Action masks of what to act on next, and of the last observations of episodes that are over (SAME_STEP)."""
+        last = infos.get("final_info") if self._mode is AutoresetMode.SAME_STEP else None
+        return told_masks(infos, self._num_envs), told_masks(last, self._num_envs)
 
     def final_obs(self, infos: Any, rows: npt.NDArray[np.intp]) -> Any:
         """The true last observations of these rows, whose episodes ended in this step of SAME_STEP mode: a batch."""
@@ -127,6 +136,14 @@ class OwnVector(GymnasiumVector):
     def note(self, infos: Any) -> str:
         """A remark for the user; empty where there is none."""
         return next((info[NOTE] for _, info in infos if NOTE in info), "")
+
+    def masks(self, infos: Any) -> tuple[Given, Given]:
+        """Action masks of what to act on next, and of the last observations of episodes that are over."""
+        last = {i: info["final_info"].get(KEY) for i, info in infos if "final_info" in info}
+        return (
+            {i: info[KEY] for i, info in infos if KEY in info},
+            {i: mask for i, mask in last.items() if mask is not None},
+        )
 
     def final_obs(self, infos: Any, rows: npt.NDArray[np.intp]) -> Any:
         """The true last observations of these rows, whose episodes ended in this step, as a list."""

@@ -52,7 +52,10 @@ class EnvFactory:
         spec: Limit and threshold where they are known before one is made.
         registered: Gymnasium's specification for an id, None for anything else.
         wrapping: What goes around each environment, None for nothing.
+        action_masks: Whether the environments tell action masks.
     """
+
+    action_masks = True
 
     def __init__(
         self,
@@ -121,7 +124,9 @@ class EnvFactory:
         if wrappers is not None:  # `auto` was decided for what the user made, not for the id behind it
             atari = self.wrapping is not None and self.wrapping.atari
             wrappers = dataclasses.replace(wrappers, atari="on" if atari else "off")
-        return EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps, wrappers=wrappers)
+        other = EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps, wrappers=wrappers)
+        other.action_masks = self.action_masks
+        return other
 
     def __call__(
         self, render_mode: str | None = None, *, index: int | None = None, role: str = "Environment"
@@ -151,7 +156,7 @@ class EnvFactory:
                 remedy="Let what makes it take render_mode and pass it on.",
                 code="render-mode",
             )
-        return Canonical(self.wrapped(env), self.id, index, role)
+        return Canonical(self.wrapped(env), self.id, index, role, masks=self.action_masks)
 
     def wrapped(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         """A bare environment in what the settings put around it.

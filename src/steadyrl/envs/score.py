@@ -127,8 +127,8 @@ class LearnedReward(gym.Wrapper[Any, Any, Any, Any]):
         return obs, learned, *rest
 
 
-def next_life(env: gym.Env[Any, Any], obs: Any, over: bool, info: dict[str, Any]) -> tuple[Any, bool, float | None]:
-    """Where a game stands after a step: the observation to act on, whether it is over, and its raw score if told.
+def going_on(env: gym.Env[Any, Any], obs: Any, over: bool, info: dict[str, Any]) -> tuple[Any, bool, dict[str, Any]]:
+    """As `next_life`, with all that was told beside the observation in place of the score.
 
     Args:
         env: The environment, in which the game goes on where only a life is lost.
@@ -139,4 +139,17 @@ def next_life(env: gym.Env[Any, Any], obs: Any, over: bool, info: dict[str, Any]
     if PART in info:
         obs, info = env.reset()
         over = GAME in info
+    return obs, over, info
+
+
+def next_life(env: gym.Env[Any, Any], obs: Any, over: bool, info: dict[str, Any]) -> tuple[Any, bool, float | None]:
+    """Where a game stands after a step: the observation to act on, whether it is over, and its raw score if told.
+
+    Args:
+        env: The environment, in which the game goes on where only a life is lost.
+        obs: What the step gave.
+        over: Terminated or truncated.
+        info: What the step told.
+    """
+    obs, over, info = going_on(env, obs, over, info)
     return obs, over, info.get(GAME)

@@ -80,8 +80,8 @@ class SerialVectorEnv(AdvancingVectorEnv):
         return self._batch(rows), np.array(rewards), terminated, truncated, told
 
     def restart(self, index: int, seed: int) -> Any:
-        """Start one environment anew; returns its first observation."""
-        return self.envs[index].reset(seed=seed)[0]
+        """Start one environment anew; returns its first observation and info."""
+        return self.envs[index].reset(seed=seed)
 
     def _next_episode(self, i: int) -> tuple[Any, dict[str, Any]]:
         if self._restarts is not None:

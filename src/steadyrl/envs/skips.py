@@ -9,6 +9,7 @@ import numpy as np
 
 from steadyrl.envs.checks import Checks
 from steadyrl.envs.episodes import Episodes
+from steadyrl.envs.masks import KEY, Masks
 from steadyrl.envs.nonfinite import Skipping, said
 from steadyrl.envs.types import Step
 from steadyrl.errors import NonFiniteError
@@ -23,9 +24,11 @@ class Skips:
 
     Args:
         skipping: How.
-        restart: Starts environment `i` anew with a seed, and gives its first observation; None where nothing does.
+        restart: Starts environment `i` anew with a seed, and gives its first observation and info; None where nothing
+            does.
         checks: Store that observation.
         episodes: Tell what was left out.
+        masks: Read that info.
         note: Told about the first one.
     """
 
@@ -35,6 +38,7 @@ class Skips:
         restart: Callable[[int, int], Any] | None,
         checks: Checks,
         episodes: Episodes,
+        masks: Masks,
         num_envs: int,
         note: Callable[[list[str]], None],
     ) -> None:
@@ -43,6 +47,7 @@ class Skips:
         self._restart = restart
         self._checks = checks
         self._episodes = episodes
+        self._masks = masks
         self._note = note
         self._in_a_row = [0] * num_envs  # broken episodes since the last whole one
 
@@ -76,8 +81,10 @@ class Skips:
             ended = next((record for record in step.episodes if record.env_index == i), None)
             reason = f"it gave {said(error.facts)}"
             lost.append(self._episodes.spoilt(i, seed, reason, error.facts["episode_step"], ended))
-            for path, leaf in self._checks.one(self._restart(i, seed), i).items():
+            obs, info = self._restart(i, seed)
+            for path, leaf in self._checks.one(obs, i).items():
                 step.obs[path][i] = step.final_obs[path][i] = leaf[0]
+            self._masks.start_anew(i, info.get(KEY), step.obs, step.final_obs)
         step.rewards[broken] = 0.0
         for flags in (step.terminated, step.truncated, step.valid):
             flags[broken] = False

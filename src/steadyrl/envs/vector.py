@@ -13,6 +13,7 @@ from steadyrl.envs.adapter import VectorAdapter
 from steadyrl.envs.alike import insist_on_alike, insist_on_supported
 from steadyrl.envs.envpool import PREFIX, Pool, PoolVectorEnv, same_kind
 from steadyrl.envs.make import EnvFactory, EnvLike, is_whole, make_env_factory, quiet_gymnasium
+from steadyrl.envs.masks import Wanted
 from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.outputs import insist_on_vector
 from steadyrl.envs.restart import Restarts
@@ -41,6 +42,7 @@ def make_vec(
     env_timeout: float = 60.0,
     restarts: Restarts | None = None,
     obs_spec: ObsSpec | None = None,
+    masks: Wanted = "off",
 ) -> VectorAdapter:
     """Make N environments that are stepped together.
 
@@ -58,6 +60,7 @@ def make_vec(
         env_timeout: Seconds that an environment of `async` may take for a step or reset before it counts as hanging.
         restarts: How an environment whose code fails is started anew; None lets the error through.
         obs_spec: How observations are stored, where that was decided; None reads the observation space.
+        masks: Whether action masks are used; see `VectorAdapter`.
 
     Raises:
         UserError: it cannot be made like this.
@@ -76,7 +79,7 @@ def make_vec(
     if isinstance(env, VectorEnv):
         if restarts is not None:
             insist_on_restartable(env, vec)
-        return _adapted(env, num_envs, vec, env_kwargs, max_episode_steps, obs_spec)
+        return _adapted(env, num_envs, vec, env_kwargs, max_episode_steps, obs_spec, masks)
     factory = make_env_factory(env, env_kwargs=env_kwargs, max_episode_steps=max_episode_steps)
     if factory.is_instance and ((num_envs or 1) > 1 or vec not in ("auto", "sync")):
         raise UserError(
@@ -88,7 +91,7 @@ def make_vec(
     if restarts is not None:
         insist_on_restartable(factory, vec)
     if vec == "async":
-        return _async(factory, num_envs or 1, num_workers, env_timeout, skipping, restarts, obs_spec)
+        return _async(factory, num_envs or 1, num_workers, env_timeout, skipping, restarts, obs_spec, masks)
     if vec in ("envpool", "native") and factory.wrapping is not None:
         said = ", ".join(factory.wrapping.settings.said) or "atari"
         raise UserError(
@@ -98,10 +101,10 @@ def make_vec(
             code="vec",
         )
     if vec == "envpool":
-        return _envpool(factory, num_envs or 1, obs_spec)
+        return _envpool(factory, num_envs or 1, obs_spec, masks)
     if vec == "native":
-        return _native(factory, num_envs or 1, obs_spec)
-    return _sync(factory, num_envs or 1, skipping, restarts, obs_spec)
+        return _native(factory, num_envs or 1, obs_spec, masks)
+    return _sync(factory, num_envs or 1, skipping, restarts, obs_spec, masks)
 
 
 def _sync(
@@ -110,6 +113,7 @@ def _sync(
     skipping: Skipping | None,
     restarts: Restarts | None,
     obs_spec: ObsSpec | None,
+    masks: Wanted,
 ) -> VectorAdapter:
     made: list[Canonical] = []
     try:
@@ -125,7 +129,9 @@ def _sync(
     source = factory if restarts is None else factory.remake()
     vector = SerialVectorEnv(made, lambda i: source(index=i), restarts)
     spec = _spec(factory, made[0], "sync")
-    return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping, restarts=restarts, obs_spec=obs_spec)
+    return VectorAdapter(
+        vector, spec, seeds_each=True, skipping=skipping, restarts=restarts, obs_spec=obs_spec, masks=masks
+    )
 
 
 def _async(
@@ -136,19 +142,22 @@ def _async(
     skipping: Skipping | None,
     restarts: Restarts | None,
     obs_spec: ObsSpec | None,
+    masks: Wanted,
 ) -> VectorAdapter:
     vector = WorkerVectorEnv(factory, num_envs, workers=num_workers, timeout=env_timeout, restarts=restarts)
     observation, action = vector.single_observation_space, vector.single_action_space
     try:
         insist_on_supported(observation, action, obs_spec)
         spec = EnvSpec(factory.id, observation, action, vector.max_episode_steps, "async")
-        return VectorAdapter(vector, spec, seeds_each=True, skipping=skipping, restarts=restarts, obs_spec=obs_spec)
+        return VectorAdapter(
+            vector, spec, seeds_each=True, skipping=skipping, restarts=restarts, obs_spec=obs_spec, masks=masks
+        )
     except BaseException:
         vector.close()
         raise
 
 
-def _envpool(factory: EnvFactory, num_envs: int, known: ObsSpec | None) -> VectorAdapter:
+def _envpool(factory: EnvFactory, num_envs: int, known: ObsSpec | None, masks: Wanted) -> VectorAdapter:
     task = factory.pool_task or (factory.registered.id if factory.registered else factory.id)
     pool = Pool(task, factory.env_kwargs)
     if factory.pool_task:
@@ -166,12 +175,11 @@ def _envpool(factory: EnvFactory, num_envs: int, known: ObsSpec | None) -> Vecto
                 code="vec-envpool",
             )
     vector = PoolVectorEnv(pool, num_envs, limit, obs_space, action_space)
-    return VectorAdapter(
-        vector, EnvSpec(factory.id, obs_space, action_space, limit, "envpool"), seeds_each=True, obs_spec=known
-    )
+    spec = EnvSpec(factory.id, obs_space, action_space, limit, "envpool")
+    return VectorAdapter(vector, spec, seeds_each=True, obs_spec=known, masks=masks)
 
 
-def _native(factory: EnvFactory, num_envs: int, known: ObsSpec | None) -> VectorAdapter:
+def _native(factory: EnvFactory, num_envs: int, known: ObsSpec | None, masks: Wanted) -> VectorAdapter:
     registered = factory.registered
     if registered is None or registered.vector_entry_point is None:
         having = sorted(spec.id for spec in registry.values() if spec.vector_entry_point is not None)
@@ -211,7 +219,7 @@ def _native(factory: EnvFactory, num_envs: int, known: ObsSpec | None) -> Vector
                 remedy="Use vec='sync' or vec='async'.",
                 code="vec-native",
             )
-    return VectorAdapter(vector, spec, seeds_each=False, obs_spec=known)
+    return VectorAdapter(vector, spec, seeds_each=False, obs_spec=known, masks=masks)
 
 
 def _adapted(
@@ -221,6 +229,7 @@ def _adapted(
     env_kwargs: Mapping[str, Any] | None,
     max_episode_steps: int | None,
     obs_spec: ObsSpec | None,
+    masks: Wanted,
 ) -> VectorAdapter:
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     insist_on_vector(env, name)
@@ -243,7 +252,7 @@ def _adapted(
     if limit is None and isinstance(base, SyncVectorEnv):
         limit = time_limit(base.envs[0])
     spec = EnvSpec(name, env.single_observation_space, env.single_action_space, limit, backend)
-    return VectorAdapter(env, spec, seeds_each=seeds_each, obs_spec=obs_spec)
+    return VectorAdapter(env, spec, seeds_each=seeds_each, obs_spec=obs_spec, masks=masks)
 
 
 def _spec(factory: EnvFactory, env: gym.Env[Any, Any], backend: str) -> EnvSpec:

@@ -11,6 +11,7 @@ import numpy as np
 
 from steadyrl.envs.convert import NOTE, action_converter, flag_of, info_of, obs_converter, reward_of
 from steadyrl.envs.failure import Failure
+from steadyrl.envs.masks import MaskSource
 from steadyrl.envs.score import PART
 from steadyrl.envs.snapshots.generators import process_mark
 from steadyrl.envs.snapshots.native import obstacle
@@ -39,10 +40,17 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         name: How errors call it; its id or class.
         index: Its number in a vector of environments.
         role: How errors begin that tell what it raised.
+        masks: Whether `info` is to hold an action mask where the environment gives one.
     """
 
     def __init__(
-        self, env: gym.Env[Any, Any], name: str = "", index: int | None = None, role: str = "Environment"
+        self,
+        env: gym.Env[Any, Any],
+        name: str = "",
+        index: int | None = None,
+        role: str = "Environment",
+        *,
+        masks: bool = True,
     ) -> None:
         super().__init__(env)
         self.metadata = dict(env.metadata)  # Gymnasium 1.1 writes into the class's own
@@ -62,6 +70,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self._notes: list[str] = []
         self._obs = obs_converter(env.observation_space, self._label, notes=self._notes)
         self._action = action_converter(env.action_space)
+        self.masks = MaskSource(env, self._label, self._notes, used=masks)
         # The common cases, which need no call: an action that is the space's number, an observation that fits.
         actions, obs = env.action_space, env.observation_space
         self._number = np.dtype(actions.dtype).type if isinstance(actions, gym.spaces.Discrete) else None
@@ -105,6 +114,8 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         if PART in result[1]:
             self.trace.whole = False  # the game began before
         info = info_of(result[1], self._label) if result[1] else {}
+        if info or self.masks.asks:
+            self._put_mask(info, terminated=False, phase="reset")
         return obs, self._noted(info) if self._notes else info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -143,6 +154,8 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         if type(truncated) is not bool:
             truncated = flag_of(truncated, "truncated", self._label)
         info = info_of(info, self._label, self.elapsed) if info or type(info) is not dict else {}
+        if info or self.masks.asks:
+            self._put_mask(info, terminated, "step")
         return obs, reward, terminated, truncated, self._noted(info) if self._notes else info
 
     def render(self) -> Any:
@@ -166,6 +179,13 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             raise
         except BaseException as error:
             warnings.warn(f"close() of {self.name} raised {type(error).__name__}: {words(error)}", stacklevel=2)
+
+    def _put_mask(self, info: dict[str, Any], terminated: bool, phase: Literal["reset", "step"]) -> None:
+        """Let `info` hold the mask of what was just observed."""
+        try:
+            self.masks.put(info, self.elapsed, terminated)
+        except BaseException as error:
+            self._raise(error, f"in action_masks() after step {self.elapsed} of its episode", phase)
 
     def _watch(self, mark: tuple[Any, ...]) -> None:
         """Find out whether the call since `mark` drew from the process's generators."""

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from steadyrl.nn.distributions import Params
+from steadyrl.nn.masking import masked
 from steadyrl.nn.native import ActorCriticKernel
 from steadyrl.nn.networks import ActorCritic
 from steadyrl.spaces import ObsTree
+from steadyrl.spaces.masks import MASK
 
 
 class Acting:
@@ -47,6 +49,8 @@ class Acting:
             self._outputs = kernel.room(noise.shape[0])
         self._written[...] = noise
         params, values = kernel.look_into(self._features(obs), self._outputs)
+        if MASK in obs:
+            params = masked(params, {MASK: torch.from_numpy(obs[MASK])})
         actions, log_probs = self._sample(params, self._noise)
         return actions, log_probs, values
 

@@ -13,6 +13,7 @@ from steadyrl.spaces import ActionSpec, ActionTree, ObsSpec
 
 Family = Literal["actor_critic", "dqn", "td3", "sac"]
 Head = Literal["mean", "c51", "quantile"]
+Recurrent = Literal["none", "lstm", "gru"]
 MAX_LAYERS = 1000  # of a saved network: making layers takes time even where they are narrow
 MAX_JSON, MAX_BUNDLE = 2**20, 2**31  # bytes of a bundle's description, and of a bundle
 KINDS = {
@@ -21,7 +22,10 @@ KINDS = {
     "td3": {"continuous"},
     "sac": {"continuous", "discrete"},
 }
-_LATER = ("layer_norm", "cnn", "embed_above", "share_features_extractor", "encoders")  # older descriptions lack them
+_LATER = {  # older descriptions lack them
+    *("layer_norm", "cnn", "embed_above", "share_features_extractor", "encoders"),
+    *("recurrent", "recurrent_size", "recurrent_shared"),
+}
 _SIZES = {"actor_critic": {"pi", "vf"}, "dqn": {"qf"}, "td3": {"pi", "qf"}, "sac": {"pi", "qf"}}
 
 
@@ -30,8 +34,9 @@ class Architecture:
     """What makes the network; fields as in the configuration of the algorithm.
 
     `epsilon` is the share of random actions of a DQN policy that is asked to sample; `outputs` are the numbers that a
-    `head` has for each action: 1, atoms or quantiles; `encoders` names the classes of own encoders by path. A
-    description of before `layer_norm` has none; one of before `cnn` flattens images and embeds nothing.
+    `head` has for each action: 1, atoms or quantiles; `encoders` names the classes of own encoders by path;
+    `recurrent_size` is 0 where there is no recurrence. A description of before `layer_norm` or recurrence has none; one
+    of before `cnn` flattens images and embeds nothing.
     """
 
     net_arch: dict[str, tuple[int, ...]]
@@ -52,6 +57,9 @@ class Architecture:
     embed_above: int = 0
     share_features_extractor: bool = True
     encoders: dict[str, str] = field(default_factory=dict)
+    recurrent: Recurrent = "none"
+    recurrent_size: int = 0
+    recurrent_shared: bool = False
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Architecture:
@@ -73,6 +81,7 @@ class Architecture:
             and all(type(word) is str for item in made.encoders.items() for word in item)
             and 0.0 <= made.epsilon <= 1.0
             and _head_fits(made)
+            and _memory_fits(made)
         )
         if not good:
             raise ValueError(f"{data} is no architecture")
@@ -120,8 +129,13 @@ class Architecture:
         features = sum(map(encoding.width, obs_spec.leaves))
         encoder = sum(map(encoding.weights, obs_spec.leaves))
         if self.family == "actor_critic":
-            encoders = encoder if encoding.shared else 2 * encoder
-            return encoders + self._actor(features, action_spec) + _network(features, self.net_arch["vf"], 1)
+            weights = encoder if encoding.shared or self.recurrent_shared else 2 * encoder
+            if self.recurrent != "none":
+                width = self.recurrent_size
+                gates = {"lstm": 4, "gru": 3}[self.recurrent] * width
+                weights += (1 if self.recurrent_shared else 2) * gates * (features + width + 2)
+                features = width
+            return weights + self._actor(features, action_spec) + _network(features, self.net_arch["vf"], 1)
         if action_spec.kind == "discrete":
             outputs = action_spec.nvec[0] * self.outputs
             critic = _network(features, self.net_arch["qf"], outputs)
@@ -162,6 +176,15 @@ def _last(features: int, hidden: tuple[int, ...]) -> int:
 
 def _linear(width_in: int, width_out: int) -> int:
     return width_in * width_out + width_out
+
+
+def _memory_fits(made: Architecture) -> bool:
+    known = made.recurrent in get_args(Recurrent) and type(made.recurrent_size) is int
+    if not known or type(made.recurrent_shared) is not bool:
+        return False
+    if made.recurrent == "none":
+        return made.recurrent_size == 0 and not made.recurrent_shared
+    return made.family == "actor_critic" and made.recurrent_size >= 1
 
 
 def _head_fits(made: Architecture) -> bool:

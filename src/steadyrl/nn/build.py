@@ -24,9 +24,10 @@ from steadyrl.nn.q_networks import (
     QNetwork,
     SDEActor,
 )
+from steadyrl.nn.recurrent import RecurrentActorCritic
 from steadyrl.spaces import ActionSpec, ActionTree, ObsSpec
 
-Net = ActorCritic | DiscreteQ | ActorAndCritics | DiscreteActorAndCritics
+Net = ActorCritic | RecurrentActorCritic | DiscreteQ | ActorAndCritics | DiscreteActorAndCritics
 
 
 def build(
@@ -65,8 +66,24 @@ def _actor_critic(
             action_spec,
             squash=made.squash_output,
             use_sde=made.use_sde,
-            latent_dim=policy_latent_dim(obs_spec, made.net_arch, encoding),
+            latent_dim=made.recurrent_size
+            if made.recurrent != "none" and not made.net_arch["pi"]
+            else policy_latent_dim(obs_spec, made.net_arch, encoding),
         )
+    if made.recurrent != "none":
+        return RecurrentActorCritic(
+            obs_spec,
+            distribution,
+            action_spec,
+            net_arch=made.net_arch,
+            activation_fn=made.activation_fn,
+            log_std_init=made.log_std_init,
+            layer_norm=made.layer_norm,
+            kind=made.recurrent,
+            size=made.recurrent_size,
+            shared=made.recurrent_shared,
+            encoding=encoding,
+        ), distribution
     net = ActorCritic(
         obs_spec,
         distribution,

@@ -12,12 +12,16 @@ import torch
 from torch import Tensor
 
 from steadyrl.nn.distributions import Distribution, Noise, Params
+from steadyrl.nn.masking import allowed
 from steadyrl.seeding import Stream
 
 
 @dataclass(frozen=True)
 class Greedy(Distribution):
-    """The action of the highest value, or with probability `epsilon` a uniform one. Params: values [B, A]."""
+    """The action of the highest value, or with probability `epsilon` a uniform one. Params: values [B, A].
+
+    Both are among what a mask allows: values of other actions are `masking.BLOCKED`.
+    """
 
     epsilon: float
     state_dependent: ClassVar[bool] = False
@@ -26,8 +30,10 @@ class Greedy(Distribution):
         return stream.uniform((n, 2))
 
     def sample(self, params: Params, noise: Tensor) -> Tensor:
-        n_actions = params[0].shape[-1]
-        random = (noise[:, 1] * n_actions).long().clamp(max=n_actions - 1)
+        free = allowed(params)
+        count = free.sum(dim=-1)
+        wanted = torch.minimum((noise[:, 1] * count).long(), count - 1)
+        random = (free.cumsum(dim=-1) > wanted.unsqueeze(-1)).long().argmax(dim=-1)
         return torch.where(noise[:, 0] < self.epsilon, random, self.mode(params))
 
     def mode(self, params: Params) -> Tensor:
@@ -35,13 +41,13 @@ class Greedy(Distribution):
 
     def log_prob(self, params: Params, actions: Tensor) -> Tensor:
         chosen = (actions == self.mode(params)).to(params[0])
-        return ((1.0 - self.epsilon) * chosen + self.epsilon / params[0].shape[-1]).log()
+        return ((1.0 - self.epsilon) * chosen + self.epsilon / allowed(params).sum(dim=-1)).log()
 
     def entropy(self, params: Params, log_probs: Tensor) -> Tensor:
-        n_actions = params[0].shape[-1]
-        rest = torch.full_like(log_probs, self.epsilon / n_actions)
+        count = allowed(params).sum(dim=-1)
+        rest = self.epsilon / count
         best = rest + 1.0 - self.epsilon
-        return -torch.xlogy(best, best) - (n_actions - 1) * torch.xlogy(rest, rest)
+        return -torch.xlogy(best, best) - (count - 1) * torch.xlogy(rest, rest)
 
     def to_unit(self, actions: Tensor) -> Tensor:
         return actions

@@ -23,12 +23,15 @@ from steadyrl.nn.build import build
 from steadyrl.nn.compiled import Compiler
 from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.gradient import Function
+from steadyrl.nn.masking import masked
 from steadyrl.nn.networks import ActorCritic
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.part import looking
+from steadyrl.nn.recurrent import RecurrentActorCritic
 from steadyrl.nn.trainable import Trainable
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
+from steadyrl.spaces.masks import MaskedSpec, mask_width
 from steadyrl.spaces.reading import with_converters
 
 _DESCRIPTION = {"obs", "action", "architecture", "normalize_obs", "value_scale"}
@@ -38,6 +41,16 @@ def _sample(params: Params, noise: Tensor, distribution: Distribution) -> tuple[
     """Actions in stored form and their log-probabilities."""
     actions = distribution.sample(params, noise)
     return actions, distribution.log_prob(params, actions)
+
+
+def _by_torch(part: Trainable) -> str:
+    """What of a network's part kernels do not run, in words."""
+    name = type(part.module).__name__
+    if part.encodes_by_torch:
+        return f"the encoder of the {name}, which has weights: images, embeddings, sequences"
+    if isinstance(part.module, RecurrentActorCritic):
+        return "the recurrent networks, which they lack"
+    return f"the {name}, parts of which they lack, such as dueling heads and gSDE"
 
 
 def own_encoders(architecture: Architecture, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,6 +78,11 @@ def own_encoders(architecture: Architecture, given: Mapping[str, Any]) -> dict[s
 
 class Policy:
     """Raw observation in, environment action out.
+
+    Observations may hold an action mask, as the leaf `MASK`: the policy chooses among what it allows.
+
+    Attributes:
+        masked: The policy learns with masks, so that what it learns from holds them.
 
     Args:
         obs_spec: Leaves of the observation.
@@ -103,12 +121,7 @@ class Policy:
             normalizer.native = self.native
         self.parts = {name: Trainable(part, native=self.native) for name, part in self.net.parts().items()}
         by_torch = [part for part in self.parts.values() if self.native and not part.on_kernels]
-        self.notes = {
-            f"the encoder of the {type(part.module).__name__}, which has weights: images, embeddings, sequences"
-            if part.encodes_by_torch
-            else f"the {type(part.module).__name__}, parts of which they lack, such as dueling heads and gSDE": False
-            for part in by_torch
-        }
+        self.notes = {_by_torch(part): False for part in by_torch}
         self.compiler = Compiler()
         self.touched = True  # others may have changed the weights since they were last looked at
         self._sample = Function(partial(_sample, distribution=self.distribution), self, fresh=False)
@@ -116,6 +129,12 @@ class Policy:
         fused = self.net if isinstance(self.net, ActorCritic) and alone and self.net.kernel is not None else None
         self._acting = None if fused is None else Acting(fused, self._sample, self.tensors)
         self.value_scale = 1.0  # rewards were divided by this in training
+        self.masked = False
+
+    @property
+    def stored_spec(self) -> ObsSpec:
+        """Leaves of what is stored to learn from: the observation's, and the mask's where there are masks."""
+        return MaskedSpec(self.obs_spec, self.action_spec) if self.masked else self.obs_spec
 
     def initialise(self, stream: Stream, *, ortho: bool = False) -> None:
         """Fill every weight from the stream: orthogonally where the network can, or as torch's `nn.Linear` does.
@@ -125,7 +144,7 @@ class Policy:
         for layer in self.net.modules():
             if isinstance(layer, nn.LayerNorm):
                 layer.reset_parameters()
-        if isinstance(self.net, ActorCritic):
+        if isinstance(self.net, ActorCritic | RecurrentActorCritic):
             self.net.initialise(stream, ortho)
         else:
             self.net.initialise(stream)
@@ -156,21 +175,26 @@ class Policy:
     @looking
     def _act(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> tuple[Tensor, Tensor, Tensor]:
         assert isinstance(self.net, ActorCritic)
-        *params, values = self.parts["net"].evaluate(self.tensors(obs))
-        actions, log_probs = self._sample(tuple(params), torch.from_numpy(noise).to(self.device))
+        tensors = self.tensors(obs)
+        *params, values = self.parts["net"].evaluate(tensors)
+        actions, log_probs = self._sample(masked(tuple(params), tensors), torch.from_numpy(noise).to(self.device))
         return actions.cpu(), log_probs.cpu(), values.cpu()
 
     @looking
     def modes(self, obs: ObsTree) -> Tensor:
         """The most likely actions for normalised observations, as `ActionSpec.to_env` takes them, on the CPU."""
-        return self.distribution.to_unit(self.distribution.mode(self.net.actor(self.tensors(obs)))).cpu()
+        return self.distribution.to_unit(self.distribution.mode(self._params(obs))).cpu()
 
     @looking
     def samples(self, obs: ObsTree, noise: npt.NDArray[np.float32]) -> Tensor:
         """Sampled actions for normalised observations, as `ActionSpec.to_env` takes them, on the CPU."""
-        params = self.net.actor(self.tensors(obs))
-        actions = self.distribution.sample(params, torch.from_numpy(noise).to(self.device))
+        actions = self.distribution.sample(self._params(obs), torch.from_numpy(noise).to(self.device))
         return self.distribution.to_unit(actions).cpu()
+
+    def _params(self, obs: ObsTree) -> Params:
+        """Parameters of the distribution over what is allowed."""
+        tensors = self.tensors(obs)
+        return masked(self.net.actor(tensors), tensors)
 
     @looking
     def values(self, obs: ObsTree) -> Tensor:
@@ -201,6 +225,66 @@ class Policy:
             return self.action_spec.to_env(self.modes(tree).numpy())
         batch = next(iter(tree.values())).shape[0]
         return self.action_spec.to_env(self.samples(tree, self.distribution.draw(stream, batch)).numpy())
+
+    @property
+    def state_size(self) -> int:
+        """Numbers that a recurrent policy remembers from step to step, S; 0 for any other."""
+        return self.net.state_size if isinstance(self.net, RecurrentActorCritic) else 0
+
+    def initial_state(self, count: int) -> npt.NDArray[np.float32]:
+        """What is remembered at the start of an episode, [count, S]."""
+        return np.zeros((count, self.state_size), dtype=np.float32)
+
+    def respond(
+        self,
+        obs: ObsTree,
+        state: npt.NDArray[np.float32],
+        starts: npt.NDArray[np.bool_],
+        *,
+        stream: Stream | None = None,
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
+        """As `predict`, for episodes of which `state` [B, S] is remembered, except where they start [B].
+
+        Returns:
+            Environment actions [B, *shape], and what to remember then, [B, S].
+        """
+        if not self.state_size:
+            return self.predict(obs, stream), state
+        params, _, after = self._step(self.normalise(obs), torch.from_numpy(state), starts)
+        if stream is None:
+            actions = self.distribution.mode(params)
+        else:
+            noise = self.distribution.draw(stream, len(state))
+            actions = self.distribution.sample(params, torch.from_numpy(noise).to(self.device))
+        return self.action_spec.to_env(self.distribution.to_unit(actions).cpu().numpy()), after.numpy()
+
+    def act_on(
+        self, obs: ObsTree, noise: npt.NDArray[np.float32], state: Tensor, starts: npt.NDArray[np.bool_]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As `act`, for a recurrent policy; also what is remembered then, [N, S].
+
+        Args:
+            obs: Normalised, leaves [N, ...].
+            noise: As for `act`.
+            state: What is remembered, [N, S].
+            starts: Where an episode begins, so that nothing is, [N].
+        """
+        params, values, after = self._step(obs, state, starts)
+        actions, log_probs = self._sample(params, torch.from_numpy(noise).to(self.device))
+        return actions.cpu(), log_probs.cpu(), values.cpu(), after
+
+    def values_on(self, obs: ObsTree, state: Tensor, starts: npt.NDArray[np.bool_]) -> Tensor:
+        """As `values`, for a recurrent policy that remembers `state` [B, S], except where episodes start [B]."""
+        return self._step(obs, state, starts)[1].cpu()
+
+    @looking
+    def _step(self, obs: ObsTree, state: Tensor, starts: npt.NDArray[np.bool_]) -> tuple[Params, Tensor, Tensor]:
+        """Parameters of the distribution over what is allowed, values, and what is remembered then, on the CPU."""
+        assert isinstance(self.net, RecurrentActorCritic)
+        tensors = self.tensors(obs)
+        begins = torch.from_numpy(starts).to(self.device)
+        params, values, after = self.net.step(tensors, state.to(self.device), begins)
+        return masked(params, tensors), values, after.cpu()
 
     def state_dict(self) -> dict[str, Tensor]:
         """Weights and normaliser as CPU tensors, by name."""
@@ -238,6 +322,7 @@ class Policy:
             "architecture": asdict(self.architecture),
             "normalize_obs": self.normalizer is not None,
             "value_scale": self.value_scale,
+            **({"action_masks": True} if self.masked else {}),
         }
 
     @classmethod
@@ -265,7 +350,7 @@ class Policy:
         """
         made_of, own = _made_of(data, parameters, encoders)
         policy = cls(*made_of, device, native=native, encoders=own)
-        policy.value_scale = data["value_scale"]
+        policy.value_scale, policy.masked = data["value_scale"], data.get("action_masks", False)
         return policy
 
     @staticmethod
@@ -295,12 +380,18 @@ def _made_of(
     data: dict[str, Any], parameters: int | None, encoders: Mapping[str, Any] | None
 ) -> tuple[_Made, dict[str, Any]]:
     """What `Policy` takes, from a description, and the classes of own encoders."""
-    scale = data["value_scale"]
-    if data.keys() != _DESCRIPTION or type(data["normalize_obs"]) is not bool:
+    scale, with_masks = data["value_scale"], data.get("action_masks", False)
+    if (
+        data.keys() - {"action_masks"} != _DESCRIPTION
+        or type(with_masks) is not bool
+        or type(data["normalize_obs"]) is not bool
+    ):
         raise ValueError(f"a policy is described by exactly {sorted(_DESCRIPTION)}")
     if type(scale) is not float or not 0.0 < scale < math.inf:
         raise ValueError(f"value_scale is {scale!r}, not a number above 0")
     obs_spec, action_spec = ObsSpec.from_json(data["obs"]), ActionSpec.from_json(data["action"])
+    if with_masks and not mask_width(action_spec):
+        raise ValueError(f"there are no action masks for {action_spec.kind} actions")
     architecture = Architecture.from_json(data["architecture"])
     wanted = architecture.parameters(obs_spec, action_spec)
     if parameters not in (None, wanted) and not architecture.encoders:

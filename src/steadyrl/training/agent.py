@@ -17,23 +17,23 @@ from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
 from steadyrl.configs import Config
 from steadyrl.envs.make import EnvFactory
-from steadyrl.envs.vector import make_vec
+from steadyrl.envs.vector import VectorAdapter, make_vec
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
-from steadyrl.spaces import ActionTree, ObsTree
+from steadyrl.spaces.masks import mask_width
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
-from steadyrl.training.backend import settled
+from steadyrl.training.backend import settled, with_masks_found
 from steadyrl.training.compiling import Choice, require_compilable
 from steadyrl.training.determinism import repeatable
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import jsonable, write_atomic
-from steadyrl.training.guards import require_sane
 from steadyrl.training.learning import Learning
 from steadyrl.training.lock import writing
 from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.plan import make_folder
 from steadyrl.training.policies import new_policy, require_same_spaces
+from steadyrl.training.predicting import predicted, valued
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training, restarts_of, skipping_of
 from steadyrl.training.signals import release
@@ -98,6 +98,7 @@ class Agent:
         self.told: set[str] = set()  # codes of what is said once an agent
         self.compiling: Choice | None = None
         self._loop: Loop | None = None
+        self._venv: VectorAdapter | None = None  # made and reset to look for action masks, for the loop to take
         self._closed = False
         seed = int(self.about.get("seed", 0)) if setup is None else setup.settings.seed
         self.seeds = Seeds(seed)
@@ -109,6 +110,8 @@ class Agent:
             self.config = setup.resolved.config
             if bundle is None:
                 self.policy = new_policy(setup, self.seeds)
+            if settings.action_masks != "auto":
+                self.policy.masked = settings.action_masks == "on"
             require_compilable(settings.compile, self.policy)
         self.predict_stream = self.seeds.stream("algo", "predict")
 
@@ -121,34 +124,48 @@ class Agent:
         """
         if self._loop is None:
             self.settle(say)
-            setup = self.require_setup()
-            settings, restarts = setup.settings, restarts_of(setup, self.seeds)
-            skipping = skipping_of(setup, self.seeds, restarts)
-            venv = make_vec(
-                setup.source,
-                self.config.num_envs,
-                vec=settings.vec,
-                skipping=skipping,
-                restarts=restarts,
-                num_workers=settings.num_workers,
-                env_timeout=settings.env_timeout,
-                obs_spec=self.policy.obs_spec,
-            )
+            venv, self._venv = self._venv or self._environments(), None
             try:
                 with self.computing():
                     start = int(self.about.get("num_timesteps", 0))
-                    self._loop = make_loop(setup, self.policy, self.seeds, venv, start)
+                    self._loop = make_loop(self.require_setup(), self.policy, self.seeds, venv, start)
             except BaseException:
                 venv.close()
                 raise
         return self._loop
 
+    def _environments(self) -> VectorAdapter:
+        """The training environments, newly made."""
+        setup = self.require_setup()
+        settings, restarts = setup.settings, restarts_of(setup, self.seeds)
+        return make_vec(
+            setup.source,
+            self.config.num_envs,
+            vec=settings.vec,
+            skipping=skipping_of(setup, self.seeds, restarts),
+            restarts=restarts,
+            num_workers=settings.num_workers,
+            env_timeout=settings.env_timeout,
+            obs_spec=self.policy.obs_spec,
+            masks=settings.action_masks,
+        )
+
     def settle(self, tell: Callable[[Notice], None]) -> None:
-        """Decide how the environments are stepped, where that was left open; they are not made yet."""
-        if self._loop is None and self.setup is not None:
-            said = "vec" in self.told
-            self.told.add("vec")
-            self.setup = settled(self.setup, (lambda notice: None) if said else tell)
+        """Decide how the environments are stepped and whether they have action masks, where that was left open.
+
+        For the masks they are made, and reset as the training's first step is to.
+        """
+        if self._loop is not None or self.setup is None or self._closed:
+            return
+        said = "vec" in self.told
+        self.told.add("vec")
+        self.setup = settled(self.setup, (lambda notice: None) if said else tell)
+        if self.setup.settings.action_masks == "auto":
+            self.setup, self._venv = with_masks_found(self.setup, self._environments, self.seeds)
+            self.policy.masked = bool(self.setup.masks_found)
+            if self.policy.masked and "masks" not in self.told:
+                self.told.add("masks")
+                tell(Notice("masks", "The environment gives action masks: only what they allow is done and learnt."))
 
     @property
     def num_timesteps(self) -> int:
@@ -247,8 +264,11 @@ class Agent:
         require_same_spaces(self.policy, setup)
         require_compilable(setup.settings.compile, self.policy)
         self.close()
+        self.told.discard("masks")
         self.setup, self.about, self.config, self._loop = setup, about, setup.resolved.config, None
         self._closed, self.compiling = False, None
+        if setup.settings.action_masks != "auto":
+            self.policy.masked = setup.settings.action_masks == "on"
 
     def predict(
         self,
@@ -262,47 +282,45 @@ class Agent:
 
         Args:
             obs: One observation, or a batch with one more leading dimension.
-            state: Recurrent state; handed back as it is by policies without one.
-            episode_start: Where recurrent state starts anew; without effect here.
+            state: What a recurrent policy (`recurrent`) returned with its last action, float32 [S] or [B, S]; None at
+                the beginning. Other policies hand it back as it is.
+            episode_start: Where the observation is the first of an episode, one truth value or [B]: the state starts
+                anew there, whatever it is.
             deterministic: The most likely action instead of a sampled one.
-            action_masks: Not supported by these policies: must be None.
+            action_masks: What is allowed, one truth value for each action (for MultiDiscrete those of each entry one
+                after the other), [width] or [B, width]; None is everything.
 
         Returns:
             One action or a batch of them, in the action space's shape and dtype, dictionaries and tuples of arrays
-            where it has parts; and the state.
+            where it has parts; and the state for the next call.
 
         Raises:
-            UserError: the observation does not have the shape the policy was made for, or a number in it is not
-                finite or above 1e18.
+            UserError: an argument does not have the shape the policy was made for, a number in the observation is not
+                finite or above 1e18, or a mask allows nothing.
         """
         if action_masks is not None:
+            self._insist_on_masks()
+        stream = None if deterministic else self.predict_stream
+        with self.computing():
+            return predicted(self.policy, obs, state, episode_start, action_masks, stream)
+
+    def _insist_on_masks(self) -> None:
+        """Raises UserError for a policy that was not made to be told what is allowed."""
+        undecided = self.setup is not None and self.setup.settings.action_masks == "auto"
+        if not self.policy.masked and not (undecided and mask_width(self.policy.action_spec)):
             raise UserError(
                 "action_masks were given, but this policy was not made for masks.",
-                remedy="Leave action_masks out.",
+                remedy="Leave action_masks out, or train with action_masks='on' (--action-masks on).",
                 code="unsupported",
             )
-        single, tree = self._stored(obs)
-        with self.computing():
-            actions = self.policy.predict(tree, None if deterministic else self.predict_stream)
-        spec = self.policy.action_spec
-        if isinstance(spec, ActionTree):
-            return spec.unpacked(actions, 0 if single else None), state
-        return (actions[0] if single else actions), state
 
-    def value(self, obs: Any) -> npt.NDArray[np.float32]:
-        """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards."""
-        single, tree = self._stored(obs)
-        with self.computing():
-            values = self.policy.values(self.policy.normalise(tree)).numpy() * np.float32(self.policy.value_scale)
-        return np.asarray(values[0] if single else values)
+    def value(self, obs: Any, state: Any = None, episode_start: Any = None) -> npt.NDArray[np.float32]:
+        """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards.
 
-    def _stored(self, obs: Any) -> tuple[bool, ObsTree]:
-        """Whether the user gave one observation, and what was given as the policy takes it, [B, ...]."""
-        single = self.policy.obs_spec.is_single(obs)
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
-            tree = self.policy.obs_spec.store(obs, batch=not single)
-        require_sane(tree, single)
-        return single, tree
+        `state` and `episode_start` are what `predict` takes beside this observation.
+        """
+        with self.computing():
+            return valued(self.policy, obs, state, episode_start)
 
     def make_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """One environment like those that the policy was trained in, its wrappers included; the caller closes it.
@@ -353,8 +371,10 @@ class Agent:
     def close(self) -> None:
         """Close the training environments; the agent predicts on, but learns only after `set_env`."""
         self._closed = True
-        if self._loop is not None:
-            self._loop.venv.close()
+        venv, self._venv = self._venv, None
+        for made in (venv, None if self._loop is None else self._loop.venv):
+            if made is not None:
+                made.close()
 
     def __repr__(self) -> str:
         env = self.setup.settings.env if self.setup else None

@@ -37,6 +37,9 @@ def _of_algorithm(config: Config) -> Architecture:
             config.squash_output,
             config.use_sde,
             layer_norm=config.layer_norm,
+            recurrent=config.recurrent,
+            recurrent_size=config.recurrent_size if config.recurrent != "none" else 0,
+            recurrent_shared=config.recurrent_shared and config.recurrent != "none",
         )
     layers = _layers(config.net_arch, config.networks)
     if isinstance(config, DQNConfig):

@@ -10,7 +10,8 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from steadyrl.envs.score import next_life
+from steadyrl.envs.masks import KEY, missing_mask
+from steadyrl.envs.score import GAME, going_on
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import VecEnv
 from steadyrl.envs.wrappers import Canonical
@@ -18,8 +19,10 @@ from steadyrl.errors import RunFailedError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ObsTree
+from steadyrl.spaces.masks import MASK, read_mask
 from steadyrl.stats import bootstrap_ci
 from steadyrl.training.guards import entry, first_absurd, is_sane
+from steadyrl.training.playing import Player
 
 MAX_ENVS = 10
 ENDLESS = 100_000  # steps without an end, and without a limit that would come: ten times the longest usual episodes
@@ -98,16 +101,18 @@ def run_episodes(
     Raises:
         RunFailedError: an observation or a reward is not finite or absurd, an environment failed, or an episode seems
             to have no end; what is spared only where more than half of the episodes came to it.
+        UserError: the policy needs action masks, and an environment gives none, or one that allows nothing.
     """
-    run = _Episodes(policy, envs, seeds, spared)
+    player = Player(policy, len(envs), stream)
+    run = _Episodes(policy, player, envs, seeds, spared)
     unlimited = any(time_limit(env) is None for env in envs)
     while run.playing:
         longest = int(run.lengths.max())
         watch(longest)
         if unlimited and longest >= ENDLESS:
             _insist_on_ends(envs, run.playing, run.lengths)
-        batch = {path: np.concatenate([run.obs[j][path] for j in run.playing]) for path in policy.obs_spec.by_path}
-        actions = policy.predict(batch, stream)
+        batch = {path: np.concatenate([run.obs[j][path] for j in run.playing]) for path in policy.stored_spec.by_path}
+        actions = player.act(batch, list(run.playing))
         for action, j in zip(actions, list(run.playing), strict=True):
             run.step(j, action)
     return run.result()
@@ -117,12 +122,18 @@ class _Episodes:
     """The episodes of `run_episodes`: what each came to, which are running, and what they observe."""
 
     def __init__(
-        self, policy: Policy, envs: list[gym.Env[Any, Any]], seeds: Sequence[int], spared: Spared | None
+        self,
+        policy: Policy,
+        player: Player,
+        envs: list[gym.Env[Any, Any]],
+        seeds: Sequence[int],
+        spared: Spared | None,
     ) -> None:
         self.returns, self.lengths = np.zeros(len(seeds)), np.zeros(len(seeds), dtype=np.int64)
         self.playing: dict[int, int] = {}  # environment -> its episode
         self.obs: dict[int, ObsTree] = {}
-        self._policy, self._envs, self._seeds, self._spared = policy, envs, seeds, spared
+        self._policy, self._player = policy, player
+        self._envs, self._seeds, self._spared = envs, seeds, spared
         self._failed: dict[int, str] = {}
         for j in range(min(len(envs), len(seeds))):
             self._begin(j, j)
@@ -136,10 +147,13 @@ class _Episodes:
             self.lengths[episode] += 1
             length = int(self.lengths[episode])
             self.returns[episode] += _sane(float(reward), env, seed, length)
-            obs, over, score = next_life(env, obs, terminated or truncated, info)
-            self.obs[j] = _stored(self._policy, obs, env, seed, length)
-            if over and score is not None:
-                self.returns[episode] = _sane(score, env, seed, length)
+            ended = terminated or truncated
+            obs, over, info = going_on(env, obs, ended, info)
+            self.obs[j] = _stored(self._policy, (obs, info), env, seed, length, over=over)
+            if over and GAME in info:
+                self.returns[episode] = _sane(info[GAME], env, seed, length)
+            if ended:
+                self._player.begin(j)  # with the next life as well, which is another episode in training
         except RunFailedError as error:
             self._spare(j, episode, error)
             over = True
@@ -156,13 +170,14 @@ class _Episodes:
         self.playing.pop(j, None)
         while episode < len(self._seeds):
             try:
-                obs, _ = self._envs[j].reset(seed=self._seeds[episode])
-                self.obs[j] = _stored(self._policy, obs, self._envs[j], self._seeds[episode], 0)
+                told = self._envs[j].reset(seed=self._seeds[episode])
+                self.obs[j] = _stored(self._policy, told, self._envs[j], self._seeds[episode], 0)
             except RunFailedError as error:
                 self._spare(j, episode, error)
                 episode += len(self._envs)
             else:
                 self.playing[j] = episode
+                self._player.begin(j)
                 return
 
     def _spare(self, j: int, episode: int, error: RunFailedError) -> None:
@@ -193,18 +208,41 @@ def _endless(name: str, length: int) -> RunFailedError:
     )
 
 
-def _stored(policy: Policy, obs: Any, env: gym.Env[Any, Any], seed: int, step: int) -> ObsTree:
-    """One observation as the policy takes it, [1, ...].
+def _stored(
+    policy: Policy,
+    told: tuple[Any, dict[str, Any]],
+    env: gym.Env[Any, Any],
+    seed: int,
+    step: int,
+    *,
+    over: bool = False,
+) -> ObsTree:
+    """One observation as the policy takes it, [1, ...], with its action mask where the policy needs one.
+
+    Args:
+        policy: Who takes it.
+        told: Observation and info.
+        env: Who told them.
+        seed: Of its episode.
+        step: In the episode.
+        over: The episode ended with it, so that nobody acts on it.
 
     Raises:
         RunFailedError: a number in it is not finite or absurd.
+        UserError: the mask is missing, of another size, or allows nothing.
     """
+    obs, info = told
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
         stored = policy.obs_spec.store(obs, batch=False)
     found = first_absurd(stored)
     if found is not None:
         path, index, value = found
         raise _not_sane(env, f"{value} as {entry(path, index[1:])} of its observation", seed, step)
+    if policy.masked and not over:
+        if KEY not in info:
+            raise missing_mask(f"The evaluation environment {_name(env)}", step)
+        where = f"the evaluation environment {_name(env)}, in step {step} of the episode with seed {seed},"
+        stored[MASK] = read_mask(info[KEY], policy.action_spec, where)[None].astype(np.float32)
     return stored
 
 
@@ -241,6 +279,7 @@ def run_vector_episodes(
     quota[: len(seeds) % venv.num_envs] += 1
     padded = [*seeds, *range(venv.num_envs)]
     obs = venv.reset(padded[: venv.num_envs])
+    player, every = Player(policy, venv.num_envs, stream), range(venv.num_envs)
     returns, lengths = [], []
     running = np.zeros(venv.num_envs, dtype=np.int64)
     while quota.any():
@@ -248,7 +287,8 @@ def run_vector_episodes(
         watch(longest)
         if longest >= ENDLESS and venv.spec.max_episode_steps is None:
             raise _endless(venv.spec.id, longest)
-        step = venv.step(policy.predict(obs, stream))
+        step = venv.step(player.act(obs, every))
+        player.begin(step.terminated | step.truncated | ~step.valid)
         running += step.valid
         for episode in step.episodes:
             running[episode.env_index] = 0

@@ -32,6 +32,7 @@ from steadyrl.training.failures import Failures
 from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.inventory import inventory
 from steadyrl.training.logging import RunWriter
+from steadyrl.training.playing import Filmed
 from steadyrl.training.resuming import Checkpoint
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import Saver, keep_newest
@@ -298,9 +299,10 @@ class _Camera:
     def __call__(self, event: Event) -> None:
         if isinstance(event, EvaluationEnded):
             with global_generators_kept():
+                film = Filmed(self._agent, lambda: self._source(render_mode="rgb_array"))
                 record_episode(
-                    lambda obs: self._agent.predict(obs, deterministic=True)[0],
-                    lambda: self._source(render_mode="rgb_array"),
+                    film,
+                    film.make,
                     self._folder.path / "videos" / f"step_{event.step}.mp4",
                     seed=self._agent.seeds.eval_episode_seeds(1)[0],
                 )
@@ -320,7 +322,7 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
             code="env-instance",
         )
     if isinstance(env, gym.vector.VectorEnv):
-        return make_vec(env)
+        return make_vec(env, masks="on" if agent.policy.masked else "off")
     if env is not None:
         settings = agent.setup.settings if agent.setup else None
         return make_env_factory(

@@ -109,7 +109,7 @@ def _loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv, start: int) 
 
 def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int) -> Replay:
     directory = None if config.replay_dir is None else _unused(Path(config.replay_dir))
-    sizes = (config.buffer_size, num_envs, policy.obs_spec, policy.action_spec)
+    sizes = (config.buffer_size, num_envs, policy.stored_spec, policy.action_spec)
     if config.hindsight != "none":
         goals = goal_functions(setup.source)
         return HindsightReplay(

@@ -17,6 +17,7 @@ from steadyrl.envs.types import EpisodeRecord, Step, VecEnv
 from steadyrl.errors import NonFiniteError
 from steadyrl.nn.normalizer import RewardNormalizer
 from steadyrl.training.guards import require_sane_outputs, require_sane_policy
+from steadyrl.training.remembering import recall_of
 from steadyrl.training.stepping import Stepper
 
 
@@ -53,12 +54,15 @@ class OnPolicyLoop:
             self._stepper.phases,
         )
         self.lost = self._stepper.lost
-        self.rollout = Rollout(config.n_steps, venv.num_envs, policy.obs_spec, policy.action_spec, native=policy.native)
+        self.rollout = Rollout(
+            config.n_steps, venv.num_envs, policy.stored_spec, policy.action_spec, native=policy.native
+        )
         self.rewards = (
             RewardNormalizer(venv.num_envs, gamma=config.gamma, native=policy.native)
             if config.normalize_reward
             else _as_float32
         )
+        self._recall = recall_of(policy, config.n_steps, venv.num_envs)
         self._rollout_start = 0
         self._reward_scale = reward_scale
         self._continuous = policy.action_spec.is_real
@@ -80,7 +84,8 @@ class OnPolicyLoop:
         with self.phases("act"):
             valid = stepper.look(remaining)
             obs = stepper.seen
-            actions, log_probs, values = self.policy.act(obs, self.algorithm.exploration.draw(self.rollout.length))
+            noise = self.algorithm.exploration.draw(self.rollout.length)
+            actions, log_probs, values = self._recall.act(obs, noise, self.rollout.length)
             if self._continuous:
                 self._stepper.require_sane(actions.numpy())
             env_actions = self.policy.to_env(actions)
@@ -92,6 +97,7 @@ class OnPolicyLoop:
             self._bootstrap(step, valid)
             if step.broken is not None:
                 self.rollout.drop_unfinished(step.broken)
+            self._recall.stepped(over | ~step.valid)
         return ended
 
     def ready(self, total: int) -> bool:
@@ -109,13 +115,13 @@ class OnPolicyLoop:
             try:
                 if self.policy.touched:  # what the optimiser did is seen in the outputs
                     require_sane_policy(self.policy, step)
-                last_values = self.policy.values(self.policy.normalise(self._stepper.obs))
+                last_values = self._recall.last_values(self.policy.normalise(self._stepper.obs))
                 require_sane_outputs({**self.rollout.outputs(), "last value": last_values.numpy()[None]}, step)
             except NonFiniteError:
                 self.rollout.clear()
                 raise
             self.guard.begin(step, self.counters.updates)
-            batch = self.rollout.batch(last_values, self.config.gamma, self.config.gae_lambda)
+            batch = self._recall.batch(self.rollout, last_values, self.config.gamma, self.config.gae_lambda)
             self.rollout.clear()
             if len(batch.returns) == 0:
                 return {}  # every row was made up by an autoreset
@@ -134,6 +140,7 @@ class OnPolicyLoop:
         self._stepper.start_anew(env_seeds)
         every = np.ones(self.venv.num_envs, dtype=np.bool_)
         self.rollout.drop_unfinished(every)
+        self._recall.stepped(every)
         if isinstance(self.rewards, RewardNormalizer):
             self.rewards.start_anew()
 
@@ -146,6 +153,7 @@ class OnPolicyLoop:
             "rollout": self.rollout.state_dict(),
             "rollout_start": self._rollout_start,
             "rewards": self.rewards.state_dict() if isinstance(self.rewards, RewardNormalizer) else None,
+            **self._recall.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -155,6 +163,7 @@ class OnPolicyLoop:
         self.algorithm.load_state_dict(state["algorithm"])
         self.rollout.load_state_dict(state["rollout"])
         self._rollout_start = state["rollout_start"]
+        self._recall.load_state_dict(state)
         if isinstance(self.rewards, RewardNormalizer):
             self.rewards.load_state_dict(state["rewards"])
 
@@ -163,7 +172,7 @@ class OnPolicyLoop:
         rows = step.truncated & ~step.terminated & valid
         if np.count_nonzero(rows):
             final_obs = {path: leaf[rows] for path, leaf in step.final_obs.items()}
-            self.rollout.set_final_values(rows, self.policy.values(self.policy.normalise(final_obs)))
+            self.rollout.set_final_values(rows, self._recall.final_values(self.policy.normalise(final_obs), rows))
 
 
 def _as_float32(

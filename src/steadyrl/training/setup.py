@@ -26,7 +26,7 @@ from steadyrl.config import (
 )
 from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
-from steadyrl.configs.suitability import check_suitable
+from steadyrl.configs.suitability import check_masks, check_suitable
 from steadyrl.configs.wrapping import WRAPPER_FIELDS
 from steadyrl.data.frames import Frames
 from steadyrl.data.layouts import replay_bytes
@@ -42,10 +42,11 @@ from steadyrl.envs.wrapping import stacking_of
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.spaces.masks import MaskedSpec
 from steadyrl.training.architectures import class_names
 from steadyrl.training.events import Notice
 from steadyrl.training.frames import frames_notice, frames_of
-from steadyrl.training.sizes import check_description, check_sizes
+from steadyrl.training.sizes import check_description, check_rollout, check_sizes
 from steadyrl.training.spaces import encoders_of, reading_of, space_notices
 from steadyrl.training.wrapped import around_singles, insist_on_bare
 
@@ -74,6 +75,7 @@ class Setup:
         choice: How `vec='auto'` was decided, once it was.
         encoders: Classes of own encoders, by path.
         frames: How observations are stacked, where a replay keeps each frame once.
+        masks_found: What `action_masks='auto'` became, once the environments were looked at; None where it was decided.
     """
 
     resolved: Resolved
@@ -86,6 +88,7 @@ class Setup:
     choice: Choice | None = None
     encoders: Mapping[str, Any] = field(default_factory=dict)
     frames: Frames | None = None
+    masks_found: bool | None = None
 
     @property
     def made_of(self) -> str:
@@ -102,10 +105,27 @@ class Setup:
 
     @property
     def asked(self) -> RunSettings:
-        """The settings with `vec='auto'` again where it was decided: for other environments it is decided anew."""
-        if self.choice is None:
-            return self.settings
-        return dataclasses.replace(self.settings, vec="auto", num_workers=None)
+        """The settings with `auto` again where it was decided: for other environments it is decided anew."""
+        settings = self.settings
+        if self.masks_found is not None:
+            settings = dataclasses.replace(settings, action_masks="auto")
+        return settings if self.choice is None else dataclasses.replace(settings, vec="auto", num_workers=None)
+
+    def with_masks(self, found: bool) -> Setup:
+        """The same once the environments, asked for action masks, had some or none.
+
+        Raises:
+            UserError: with masks, what is learnt from does not fit into memory.
+        """
+        config = self.resolved.config
+        if found:
+            stored = MaskedSpec(self.obs_spec, self.action_spec)
+            if isinstance(config, OffPolicyConfig):
+                _check_replay(config, self.source, stored, self.action_spec, self.frames)
+            else:
+                check_rollout(config, stored, self.action_spec)
+        settings = dataclasses.replace(self.settings, action_masks="on" if found else "off")
+        return dataclasses.replace(self, settings=settings, masks_found=found)
 
     def to_json(self) -> dict[str, Any]:
         """What `config.json` holds."""
@@ -184,12 +204,16 @@ def prepare_training(
     obs_spec = ObsSpec.of(spaces[0], reading_of(resolved.config, encoders))
     action_spec = ActionSpec.of(spaces[1])
     check_suitable(resolved.algo, resolved.config, action_spec)
+    check_masks(settings.action_masks, action_spec)
+    if isinstance(source, EnvFactory):
+        source.action_masks = settings.action_masks != "off"
     check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec, encoders=encoders)
     check_description(settings, resolved.config, obs_spec, action_spec)
     frames = None
     if isinstance(resolved.config, OffPolicyConfig):
         frames = frames_of(resolved.config, obs_spec, stacking)
-        _check_replay(resolved.config, source, obs_spec, action_spec, frames)
+        stored = MaskedSpec(obs_spec, action_spec) if settings.action_masks == "on" else obs_spec
+        _check_replay(resolved.config, source, stored, action_spec, frames)
     if settings.on_env_error == "restart":
         insist_on_restartable(source, settings.vec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
@@ -287,7 +311,9 @@ def _notices(resolved: Resolved, settings: RunSettings) -> list[Notice]:
 def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]:
     """What does not go into whole minibatches or rollouts."""
     notices, rollout, total = [], config.n_steps * config.num_envs, resolved.total_timesteps
-    if isinstance(config, PPOConfig) and rollout % config.batch_size:
+    if isinstance(config, PPOConfig) and config.recurrent != "none":
+        notices += _sequence_notices(config)
+    elif isinstance(config, PPOConfig) and rollout % config.batch_size:
         rest = rollout % config.batch_size
         alone = ", whose single advantage is not normalised" if rest == 1 and config.normalize_advantage else ""
         notices.append(
@@ -307,6 +333,17 @@ def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]
             )
         )
     return notices
+
+
+def _sequence_notices(config: PPOConfig) -> list[Notice]:
+    """What minibatches of whole sequences come to, where that is not what was asked for."""
+    each, steps = max(1, config.batch_size // config.n_steps), config.n_steps
+    rest = config.num_envs % each
+    if each * steps == config.batch_size and not rest:
+        return []
+    text = f"A recurrent policy learns from whole sequences: a minibatch has {each} of {steps} steps"
+    last = f", and the last one of each epoch {rest}" if rest else ""
+    return [Notice("sequences", f"{text}{last} (batch_size is {config.batch_size}).")]
 
 
 def _settings(given: Mapping[str, Any]) -> RunSettings:

@@ -53,18 +53,23 @@ def check_sizes(
         cure,
     )
     if isinstance(config, OnPolicyConfig):
-        rows = config.n_steps * config.num_envs
-        _require(
-            rows * (_row_bytes(obs, action) + _ROW_BYTES),
-            f"A rollout of n_steps {config.n_steps} * num_envs {config.num_envs} transitions",
-            "Lower n_steps or num_envs.",
-        )
+        check_rollout(config, obs, action)
     if vec == "async":
         _require(
             config.num_envs * _PROCESS_BYTES,
             f"{config.num_envs} processes for vec='async'",
             "Lower num_envs, or use vec='sync'.",
         )
+
+
+def check_rollout(config: OnPolicyConfig, obs: ObsSpec, action: ActionSpec) -> None:
+    """Raises UserError for a rollout that this machine cannot hold."""
+    rows = config.n_steps * config.num_envs
+    _require(
+        rows * (_row_bytes(obs, action) + _ROW_BYTES),
+        f"A rollout of n_steps {config.n_steps} * num_envs {config.num_envs} transitions",
+        "Lower n_steps or num_envs.",
+    )
 
 
 def check_description(settings: RunSettings, config: Config, obs: ObsSpec, action: ActionSpec) -> None:

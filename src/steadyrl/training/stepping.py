@@ -146,7 +146,7 @@ class Stepper:
             state["updates"],
             state["restarts"],
         )
-        expected = self._policy.obs_spec.zeros(self.venv.num_envs)
+        expected = self._policy.stored_spec.zeros(self.venv.num_envs)
         # Pixels were kept as float32 before they were kept as uint8.
         old = {n for n, x in expected.items() if x.dtype == np.uint8 and n in obs and obs[n].dtype == np.float32}
         obs = {path: leaf.astype(np.uint8) if path in old else leaf for path, leaf in obs.items()}

@@ -45,6 +45,7 @@ def setup_of(folder: RunFolder, total_timesteps: int | None = None, encoders: Ma
         )
     for name in ("run_dir", "name"):
         settings.pop(name, None)
+    settings.setdefault("action_masks", "off")  # of a run from before there were any
     if settings.get("kernels") == "auto" and "native_kernels" in manifest and manifest["native_kernels"] is None:
         settings["kernels"] = "torch"  # there were none then: with them the numbers would be others
     total = declared if total_timesteps is None else total_timesteps

@@ -118,7 +118,7 @@ class WorkerVectorEnv(AdvancingVectorEnv):
         return obs, rewards, terminated, truncated, told
 
     def restart(self, index: int, seed: int) -> Any:
-        """Start one environment anew; returns its first observation."""
+        """Start one environment anew; returns its first observation and info."""
         self._insist_on_open()
         number = next(n for n, block in enumerate(self._blocks) if index in block)
         self._unheard = {number}

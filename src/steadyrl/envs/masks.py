@@ -1,0 +1,239 @@
+"""Action masks on their way from environments to whoever acts: each belongs to the observation it came with.
+
+An environment gives one as `info["action_mask"]`, from `reset` and from every `step`, or from a method
+`action_masks()`, which is asked after them. Where both are there, `info` counts. After a step that terminated there is
+nothing to choose, and no mask is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from steadyrl.envs.types import BoolArray
+from steadyrl.errors import UserError
+from steadyrl.spaces import ActionSpec, ObsTree
+from steadyrl.spaces.masks import MASK, mask_width, read_mask
+
+Wanted = Literal["auto", "on", "off"]
+Given = dict[int, Any]  # the mask of an environment, by its number
+
+KEY, METHOD = "action_mask", "action_masks"
+
+
+class MaskSource:
+    """The masks of one environment, in the process where it lives.
+
+    Args:
+        env: The environment.
+        name: How errors call it.
+        notes: Gets a remark where there are masks of actions that have none.
+        used: Whether masks are looked at; else they are left out of `info`.
+
+    Attributes:
+        asks: The environment has a method to ask.
+        last: The mask that was given last, [width]; None where there was none.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], name: str, notes: list[str], *, used: bool) -> None:
+        self._name = name
+        self._notes = notes
+        self._told = False
+        self._space = env.action_space
+        self.last: BoolArray | None = None
+        self._spec: ActionSpec | None = None
+        method = None
+        if used and isinstance(env.action_space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+            self._spec = ActionSpec.of(env.action_space)
+            method = env.get_wrapper_attr(METHOD) if env.has_wrapper_attr(METHOD) else None
+        self._method = method if callable(method) else None
+        self._used = used
+        self.asks = self._method is not None
+
+    def put(self, info: dict[str, Any], step: int, terminated: bool) -> None:
+        """Let `info`, which is fresh, hold the mask as truth values where there is one, and else none.
+
+        Args:
+            info: As `convert.info_of` made it.
+            step: Of the episode; 0 is the reset.
+            terminated: Whether the episode is over for good.
+
+        Raises:
+            UserError: it is no mask, or allows nothing.
+        """
+        self.last = None
+        if terminated or not self._used:
+            info.pop(KEY, None)
+            return
+        if self._spec is None:
+            if KEY in info and not self._told:
+                self._told = True
+                kind = type(self._space).__name__
+                self._notes.append(
+                    f"info['{KEY}'] of {self._name} is not used: its actions are a {kind}, and there are masks for "
+                    "Discrete and MultiDiscrete ones only."
+                )
+            return
+        if KEY not in info and self._method is not None:
+            info[KEY] = np.array(self._method())
+        if KEY in info and info[KEY].dtype != object:  # of anything else the parent process tells
+            self.last = info[KEY] = read_mask(info[KEY], self._spec, f"{self._name}, {_when(step)},")
+
+
+def _when(step: int) -> str:
+    """In words, for an error."""
+    return "at its reset" if step == 0 else f"in step {step} of its episode"
+
+
+def missing_mask(name: str, step: int) -> UserError:
+    """The error for an observation that came without a mask."""
+    return UserError(
+        f"{name} gave no action mask {_when(step)}, though masks are used.",
+        remedy=f"Let info['{KEY}'] hold one at every reset and step, or give the environment {METHOD}(); "
+        "--action-masks off trains without.",
+        code="mask-missing",
+    )
+
+
+def told_masks(infos: Any, num_envs: int) -> Given:
+    """The masks in a vector environment's dictionary of arrays, `infos["action_mask"]` with `infos["_action_mask"]`.
+
+    Raises:
+        UserError: they are not one for each environment.
+    """
+    values = infos.get(KEY) if isinstance(infos, dict) else None
+    if values is None:
+        return {}
+    there = infos.get(f"_{KEY}")
+    if len(values) != num_envs or (there is not None and len(there) != num_envs):
+        raise UserError(
+            f"infos['{KEY}'] of the vector environment has {len(values)} rows for {num_envs} environments.",
+            remedy="Put one mask for each environment there.",
+            code="mask-size",
+        )
+    return {i: values[i] for i in range(num_envs) if there is None or there[i]}
+
+
+class Masks:
+    """The masks of a vector of environments, as one more leaf of its observations.
+
+    Attributes:
+        used: Whether there are any; None until the first reset decides.
+
+    Args:
+        wanted: `auto` uses them where the first reset gives one.
+        spec: The actions of one environment.
+        name: How errors call the environment.
+        num_envs: N.
+        checked: Truth values among the masks come from a `MaskSource`, which has looked at them.
+    """
+
+    def __init__(self, wanted: Wanted, spec: ActionSpec, name: str, num_envs: int, *, checked: bool) -> None:
+        self._spec = spec
+        self._checked = checked
+        self._name = name
+        self._num_envs = num_envs
+        self.used: bool | None = None if wanted == "auto" and mask_width(spec) else wanted == "on"
+        self.current: BoolArray = np.ones((num_envs, mask_width(spec)), dtype=np.bool_)
+
+    def begin(self, obs: ObsTree, given: Given) -> ObsTree:
+        """The first observations with their masks; decides whether masks are used where that is open.
+
+        Raises:
+            UserError: an environment gives none, and masks are used.
+        """
+        if self.used is None:
+            self.used = bool(given)
+        if not self.used:
+            return obs
+        nothing = np.zeros(self._num_envs, dtype=np.bool_)
+        self.current = self._read(given, nothing, np.zeros(self._num_envs, dtype=np.int64))
+        return {**obs, MASK: self._leaf(self.current)}
+
+    def take(
+        self,
+        obs: tuple[ObsTree, ObsTree],
+        given: tuple[Given, Given],
+        ended: tuple[BoolArray, BoolArray],
+        steps: npt.NDArray[np.int64],
+        *,
+        late: bool,
+    ) -> tuple[ObsTree, ObsTree]:
+        """What to act on next and the true successors, each with its masks.
+
+        Args:
+            obs: Both trees, leaves [N, ...].
+            given: Masks of what to act on next, and of the last observations of episodes that are over.
+            ended: Where episodes were terminated and truncated, [N].
+            steps: Steps of the running episodes, [N]; 0 where one has just begun.
+            late: What to act on next is the last observation itself, of whose masks none is asked for.
+
+        Raises:
+            UserError: a mask is missing, is of another size, or allows nothing.
+        """
+        (now, last), (terminated, truncated) = given, ended
+        over = terminated | truncated
+        if late:
+            now = {i: mask for i, mask in now.items() if not terminated[i]}
+        self.current = self._read(now, over if late else np.zeros_like(over), steps)
+        final = self.current
+        if over.any() and not late:
+            rest = {i: mask for i, mask in last.items() if truncated[i] and not terminated[i]}
+            final = final.copy()
+            final[over] = True
+            for i, mask in rest.items():
+                final[i] = self._one(i, mask, "at the end of an episode")
+        leaf = self._leaf(self.current)
+        return {**obs[0], MASK: leaf}, {**obs[1], MASK: leaf if final is self.current else self._leaf(final)}
+
+    def start_anew(self, i: int, given: Any, *trees: ObsTree) -> None:
+        """Environment `i` begins another episode: its mask in place of the one that is in these trees.
+
+        Raises:
+            UserError: there is none, or it allows nothing.
+        """
+        if self.used:
+            self.current[i] = self._one(i, given, "at its reset") if given is not None else self._missing(i, 0)
+            for tree in trees:
+                tree[MASK][i] = self.current[i]
+
+    def with_current(self, obs: ObsTree) -> ObsTree:
+        """The observations to act on with the masks that were read last."""
+        return {**obs, MASK: self._leaf(self.current)} if self.used else obs
+
+    def state(self) -> BoolArray | None:
+        """What `restore` takes."""
+        return self.current.copy() if self.used else None
+
+    def restore(self, state: Any) -> None:
+        """Go on where `state` was taken."""
+        if self.used is None:
+            self.used = state is not None
+        if self.used and state is not None:
+            self.current = np.array(state).reshape(self.current.shape).astype(np.bool_)
+
+    def _read(self, given: Given, optional: BoolArray, steps: npt.NDArray[np.int64]) -> BoolArray:
+        """[N, width]; all is allowed where one may be missing and is."""
+        masks = np.ones_like(self.current)
+        for i in range(self._num_envs):
+            if i in given:
+                masks[i] = self._one(i, given[i], _when(int(steps[i])))
+            elif not optional[i]:
+                self._missing(i, int(steps[i]))
+        return masks
+
+    def _one(self, i: int, given: Any, when: str) -> BoolArray:
+        if self._checked and type(given) is np.ndarray and given.dtype == np.bool_:
+            return given
+        return read_mask(given, self._spec, f"{self._name} (environment {i}), {when},")
+
+    def _missing(self, i: int, step: int) -> BoolArray:
+        raise missing_mask(f"{self._name} (environment {i})", step)
+
+    @staticmethod
+    def _leaf(masks: BoolArray) -> npt.NDArray[np.float32]:
+        """As it is stored."""
+        return masks.astype(np.float32)

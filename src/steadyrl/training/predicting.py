@@ -1,0 +1,109 @@
+"""What a policy answers to what a user gives it: raw observations, a state, masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from steadyrl.errors import UserError
+from steadyrl.nn.policy import Policy
+from steadyrl.seeding import Stream
+from steadyrl.spaces import ActionTree, ObsTree
+from steadyrl.spaces.masks import MASK, read_mask, read_masks
+from steadyrl.training.guards import require_sane
+
+Floats = npt.NDArray[np.float32]
+
+
+def predicted(
+    policy: Policy, obs: Any, state: Any, episode_start: Any, action_masks: Any, stream: Stream | None
+) -> tuple[npt.NDArray[Any], Any]:
+    """Actions and the state for the next call, as `Agent.predict` documents them.
+
+    Raises:
+        UserError: an argument is of another shape than the policy takes, or holds what nothing can be computed from.
+    """
+    single, tree = _stored(policy, obs)
+    if action_masks is not None:
+        read = read_mask if single else read_masks
+        masks = read(action_masks, policy.action_spec, "action_masks")
+        tree[MASK] = masks.reshape(-1, masks.shape[-1]).astype(np.float32)
+    if not policy.state_size:
+        return _given(policy, policy.predict(tree, stream), single), state
+    before, starts = _remembered(policy, tree, state, episode_start, single)
+    actions, after = policy.respond(tree, before, starts, stream=stream)
+    return _given(policy, actions, single), after[0] if single else after
+
+
+def _given(policy: Policy, actions: npt.NDArray[Any], single: bool) -> Any:
+    """Environment actions [B, ...] in the structure of the action space, one alone where there was one observation."""
+    spec = policy.action_spec
+    if isinstance(spec, ActionTree):
+        return spec.unpacked(actions, 0 if single else None)
+    return actions[0] if single else actions
+
+
+def valued(policy: Policy, obs: Any, state: Any, episode_start: Any) -> Floats:
+    """V as `Agent.value` documents it.
+
+    Raises:
+        UserError: as `predicted`.
+    """
+    single, tree = _stored(policy, obs)
+    normalised = policy.normalise(tree)
+    if policy.state_size:
+        before, starts = _remembered(policy, tree, state, episode_start, single)
+        found = policy.values_on(normalised, torch.from_numpy(before), starts)
+    else:
+        found = policy.values(normalised)
+    values = found.numpy() * np.float32(policy.value_scale)
+    return np.asarray(values[0] if single else values)
+
+
+def _stored(policy: Policy, obs: Any) -> tuple[bool, ObsTree]:
+    """Whether the user gave one observation, and what was given as the policy takes it, [B, ...]."""
+    single = policy.obs_spec.is_single(obs)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+        tree = policy.obs_spec.store(obs, batch=not single)
+    require_sane(tree, single)
+    return single, tree
+
+
+def _remembered(
+    policy: Policy, tree: ObsTree, state: Any, episode_start: Any, single: bool
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """What the policy remembers of these episodes, [B, S], and where they start, [B]."""
+    count = len(next(iter(tree.values())))
+    return _state(policy, state, count, single), _starts(episode_start, count)
+
+
+def _state(policy: Policy, given: Any, count: int, single: bool) -> Floats:
+    if given is None:
+        return policy.initial_state(count)
+    try:
+        state = np.asarray(given, dtype=np.float32)
+    except (ValueError, TypeError):
+        state = np.full(1, np.nan, dtype=np.float32)
+    wanted = (policy.state_size,) if single else (count, policy.state_size)
+    if state.shape != wanted or not np.isfinite(state).all():
+        raise UserError(
+            f"The state is {type(given).__name__} of shape {state.shape}, not finite numbers of shape {wanted}.",
+            remedy="Hand back the state that predict returned, or None at the beginning.",
+            code="bad-state",
+        )
+    return state.reshape(count, policy.state_size)
+
+
+def _starts(given: Any, count: int) -> npt.NDArray[np.bool_]:
+    """From one truth value or as many as there are observations; None is nowhere."""
+    try:
+        return np.broadcast_to(np.asarray(False if given is None else given, np.bool_), (count,)).copy()
+    except ValueError as error:
+        raise UserError(
+            f"episode_start has shape {np.shape(given)}, but there are {count} observations.",
+            remedy="Pass one truth value for each, or one for all.",
+            code="bad-value",
+        ) from error
