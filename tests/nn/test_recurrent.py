@@ -173,7 +173,7 @@ def test_torchs_own_generator_has_no_part_in_the_weights() -> None:
     ],
 )
 def test_a_description_that_makes_no_network_is_refused(wrong: dict[str, Any]) -> None:
-    networks = {"pi": (4,), "qf": (4,)} if wrong.get("family") else {"pi": (4,), "vf": (4,)}
+    networks: dict[str, tuple[int, ...]] = {"pi": (4,), "qf": (4,)} if wrong.get("family") else {"pi": (4,), "vf": (4,)}
     whole = asdict(Architecture(networks, "tanh"))
     if "family" not in wrong:
         assert Architecture.from_json(whole).recurrent == "none"

@@ -87,6 +87,23 @@ class Game(gym.Env[Any, Any]):
         return self.ale.frame >= self.length
 
 
+class MaskedGame(Game):
+    """A game that allows two actions in each frame: to do nothing, and one of the others in turn."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        obs, info = super().reset(seed=seed)
+        return obs, info | self._allowed()
+
+    def step(self, action: Any) -> Stepped:
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated, truncated, info | self._allowed()
+
+    def _allowed(self) -> dict[str, Any]:
+        mask = np.zeros(len(MEANINGS), dtype=np.bool_)
+        mask[[0, 1 + self.ale.frame % 3]] = True
+        return {"action_mask": mask}
+
+
 def pay_of(frame: int) -> float:
     """Of both signs, and with a sum whose sign clips to something else."""
     return float(frame % 7) - 2.0
