@@ -110,7 +110,8 @@ def test_each_environment_tells_how_its_state_is_saved() -> None:
     envs = WorkerVectorEnv(make_env_factory(Faulty), 3, workers=2)
     envs.reset(seed=[1, 2, 3])
     assert [ability.kind for ability in envs.abilities()] == [envs.abilities()[0].kind] * 3
-    assert envs.restart(2, 7)[1:].tolist() == [0.0, 2.0]
+    obs, info = envs.restart(2, 7)
+    assert (obs[1:].tolist(), info) == ([0.0, 2.0], {})
     envs.close()
 
 

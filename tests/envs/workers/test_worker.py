@@ -165,8 +165,8 @@ def test_one_is_started_anew_when_it_is_asked_for(serve: Callable[..., Served]) 
     served.begin()
     served.ask("reset", SEEDS, None)
     served.step(2, 2)
-    kind, obs = served.ask("restart", 1, 77)
-    assert (kind, obs[0]) == (TOLD, alone(77, [])[0][0])
+    kind, (obs, info) = served.ask("restart", 1, 77)
+    assert (kind, obs[0], info) == (TOLD, alone(77, [])[0][0], {})
     assert [served.board.elapsed(i) for i in BLOCK] == [1, 0]
 
 
