@@ -56,8 +56,8 @@ def score(table: Table) -> str:
         table(("checker", "faults found", "sound ones passed"), rows)
         + note
         + (
-            "\nA fault counts as found by SteadyRL where kind and severity are right and nothing else is reported; by the\n"
-            "others where they say anything that names it.\n"
+            "\nA fault counts as found by SteadyRL where kind and severity are right and nothing else is reported;\n"
+            "by the others where they say anything that names it.\n"
         )
     )
 
