@@ -159,7 +159,7 @@ def test_evaluations_play_whole_games_for_their_raw_score() -> None:
     from steadyrl.spaces import ObsSpec
 
     factory = make_env_factory(partial(Game, 41, DEATHS), wrappers=settings())
-    envs = [factory() for _ in range(2)]
+    envs: list[Any] = [factory() for _ in range(2)]
     policy: Any = Still(ObsSpec.of(envs[0].observation_space))
     result = run_episodes(policy, envs, [1, 2, 3])
     assert result.returns.tolist() == [paid(range(1, 42))] * 3

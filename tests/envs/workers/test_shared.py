@@ -72,7 +72,7 @@ def test_both_sides_see_the_same(file: int) -> None:
     assert worker.actions.tolist() == [2, 0, 1]
     worker.rewards[:], worker.terminated[:], worker.truncated[:] = [1.5, 2.5, 3.5], [1, 0, 0], [0, 0, 1]
     assert worker.leaves is not None
-    put(worker.leaves, [{"eye": np.full((2, 2), 7), "where": 3}, {"eye": np.full((2, 2), 8), "where": 1}], 1)
+    put(worker.leaves, [{"eye": np.full((2, 2), 7), "where": 3}, {"eye": np.full((2, 2), 8), "where": 1}], 1, found.tree)
     rewards, terminated, truncated = parent.told()
     assert (rewards.tolist(), terminated.tolist(), truncated.tolist()) == (
         [1.5, 2.5, 3.5],
@@ -93,9 +93,9 @@ def test_one_array_is_no_tree_and_fresh(file: int) -> None:
     parent = Stepping(file, layout(spaces.Discrete(5)))
     worker = Shared(file, parent.layout)
     assert worker.leaves is not None
-    put(worker.leaves, [4, 2], 0)
+    put(worker.leaves, [4, 2], 0, parent.layout.tree)
     obs = parent.obs()
-    put(worker.leaves, [0, 0, 0], 0)
+    put(worker.leaves, [0, 0, 0], 0, parent.layout.tree)
     assert obs.tolist() == [4, 2, 0]
 
 
