@@ -46,7 +46,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def cell(case: Case, algo: str, vec: str, steps: int) -> dict[str, Any]:
-    """One cell: `yes`, `no` with the library's own sentence, or `failed` with what went wrong and where."""
+    """One cell: `yes`, `no` with the library's own sentence, `broken` where the environment itself cannot be made, or
+    `failed` with what went wrong and where.
+    """
     begun = time.perf_counter()
     found: dict[str, Any] = {"family": case.family, "env": case.name, "algo": algo, "vec": vec}
     stage = ["make"]
@@ -55,8 +57,9 @@ def cell(case: Case, algo: str, vec: str, steps: int) -> dict[str, Any]:
     try:
         found |= {"result": "yes", **_taken_through(case, algo, vec, steps, stage)}
     except UserError as error:
-        expected = stage[0] == "make"
-        found |= {"result": "no" if expected else "failed", "stage": stage[0], "message": str(error)}
+        refused = "broken" if error.code == "env-make" else "no"
+        result = refused if stage[0] == "make" else "failed"
+        found |= {"result": result, "stage": stage[0], "message": str(error)}
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -73,6 +76,7 @@ def _taken_through(case: Case, algo: str, vec: str, steps: int, stage: list[str]
 
     rows: list[Any] = []
     options: dict[str, Any] = {**OPTIONS[algo], "vec": vec, "max_episode_steps": LIMIT, "env_kwargs": case.kwargs}
+    options["env_timeout"] = 600.0  # a busy machine is no reason to call an environment slow
     agent = getattr(srl, algo.upper())(case.made_for(algo), **options)
     try:
         spaces = agent.policy.encoding, agent.policy.obs_spec, agent.policy.action_spec

@@ -352,7 +352,7 @@ def _mark(cells: list[dict[str, Any]], reasons: list[str]) -> str:
     found: dict[str, list[str]] = {}
     for cell in cells:
         answer = str(cell["result"])
-        if answer in ("no", "failed"):
+        if answer in ("no", "broken", "failed"):
             reason = " ".join(str(cell["message"]).split())
             if reason not in reasons:
                 reasons.append(reason)
