@@ -50,9 +50,15 @@ def score(table: Table) -> str:
         (name, f"{told[key]['found']} of {told['faulty']}", f"{told[key]['passed']} of {told['sound']}")
         for key, name in names.items()
     ]
-    return table(("checker", "faults found", "sound ones passed"), rows) + (
-        "\nA fault counts as found by SteadyRL where kind and severity are right and nothing else is reported; by the\n"
-        "others where they say anything that names it.\n"
+    quick = sum(row["plan"] == "quick" for row in document["rows"])
+    note = f"\n{quick} of the {len(document['rows'])} were checked with `--quick`.\n" if quick else ""
+    return (
+        table(("checker", "faults found", "sound ones passed"), rows)
+        + note
+        + (
+            "\nA fault counts as found by SteadyRL where kind and severity are right and nothing else is reported;\n"
+            "by the others where they say anything that names it.\n"
+        )
     )
 
 
@@ -65,13 +71,13 @@ def registered(table: Table) -> str:
     grouped: dict[tuple[str, str, str], list[str]] = {}
     for row in checked:
         for finding in row["findings"]:
-            grouped.setdefault((finding["kind"], finding["severity"], _why(row["env"], finding["kind"])), []).append(
-                row["env"]
-            )
+            group = finding["kind"], finding["severity"], _why(row["env"], finding["kind"])
+            grouped.setdefault(group, []).append(row["env"])
     rows = [(f"`{kind}`", severity, ", ".join(envs), why) for (kind, severity, why), envs in sorted(grouped.items())]
     clean = sum(not row["findings"] for row in checked)
     refused = sorted(row["env"] for row in document["rows"] if "refused" in row)
-    note = f"\n{clean} of the {len(checked)} have neither errors nor warnings."
+    quick = sum(row["plan"] == "quick" for row in checked)
+    note = f"\n{clean} of the {len(checked)} have neither errors nor warnings; {quick} were checked with `--quick`."
     if refused:
         note += f" Not checked, for want of their packages: {', '.join(refused)}."
     return table(("kind", "severity", "environments", "why"), rows) + note + "\n"

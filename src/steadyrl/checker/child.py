@@ -99,7 +99,7 @@ class Child:
                 seconds = time.perf_counter() - start
                 play = getattr(record, "play", None) if name == "repeat" else None
                 self._say({"end": name, "findings": findings, "numbers": context.numbers, "play": play, "s": seconds})
-                if name in ("facts", "survey"):
+                if name in ("facts", "fits"):
                     self._say({"known": _light(context)})
                 if name == "facts" and (context.facts.made is not None or context.facts.missing):
                     break
@@ -124,9 +124,8 @@ class Child:
 
 
 def _light(context: Context) -> Context:
-    """What a later process needs of this one: no rows, no functions."""
-    survey = type(context.survey)(episodes=context.survey.episodes[:200], limit=context.survey.limit)
-    return Context(context.facts, survey, None, context.numbers)
+    """What a later process needs of this one: no functions."""
+    return Context(context.facts, None, context.numbers)
 
 
 def vector_maker(registered: Any, recipe: Recipe) -> Any:

@@ -24,13 +24,11 @@ class Context:
 
     Attributes:
         facts: What is declared.
-        survey: What was seen in many episodes.
         vector: Makes the vector version with so many environments; None where there is none.
         numbers: Counts for the summary.
     """
 
     facts: Facts = field(default_factory=Facts)
-    survey: Survey = field(default_factory=Survey)
     vector: Callable[[int], Any] | None = None
     numbers: dict[str, Any] = field(default_factory=dict)
 
@@ -51,9 +49,8 @@ def _survey(stage: Stage, context: Context) -> Survey:
     driver = stage.drive()
     surveyor = Surveyor(stage, driver)
     surveyor.survey.limit = context.facts.limit
-    context.survey = surveyor.run()
+    survey = surveyor.run()
     surveyor.driver.close()
-    survey = context.survey
     times = sorted(survey.times)
     context.numbers |= {
         "steps": survey.steps,
@@ -175,7 +172,6 @@ EXPERIMENTS: dict[str, Callable[[Stage, Context], Any]] = {
     "render": _render,
 }
 ALONE = ("facts", "fits", "survey")  # one instance, and no reset that an end does not ask for
-FIRST = ("facts", "survey")  # later ones need what they tell
 
 
 def perform(name: str, stage: Stage, context: Context) -> tuple[Any, list[Finding]]:

@@ -142,19 +142,17 @@ def over(step: Step) -> bool:
         return False
 
 
-def split(one: Play, other: Play, *, only: slice = slice(None)) -> Split | None:
+def split(one: Play, other: Play) -> Split | None:
     """Where two plays go apart; None where the shorter one is the beginning of the longer one.
 
     Args:
         one: A play.
         other: Another.
-        only: Which parts of what was told are compared.
     """
     for number, (a, b) in enumerate(zip(one.rows, other.rows, strict=False)):
-        first, second = (row.told[only] if isinstance(row.told, tuple) else row.told for row in (a, b))
         if a.phase != b.phase:
             return Split(number, b.phase, b.step, other.seed, Difference("", a.phase, b.phase))
-        found = difference(first, second)
+        found = difference(a.told, b.told)
         if found is not None:
             return Split(number, b.phase, b.step, other.seed, found)
     return None

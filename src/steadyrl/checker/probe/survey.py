@@ -97,7 +97,6 @@ class Survey:
         row_episodes: Its episode, [R].
         exhausted: Why it was ended early: `memory`, `files` or empty.
         limit: Steps of an episode as registered, or by a TimeLimit.
-        masked: Whether there are action masks.
         arity: What reset and step returned, where that was not two and five values.
         mutated: How a space had changed after an episode, in words.
     """
@@ -120,7 +119,6 @@ class Survey:
     row_episodes: Any = None
     exhausted: str = ""
     limit: int | None = None
-    masked: bool = False
     arity: dict[str, str] = field(default_factory=dict)
     mutated: str = ""
 

@@ -228,7 +228,6 @@ class Surveyor:
         """Of a state in which one more action is asked for."""
         if mask is None:
             return
-        self.survey.masked = True
         if isinstance(mask, tuple):  # one part for each entry of a MultiDiscrete
             for part in mask:
                 self._mask(place, part)

@@ -112,10 +112,10 @@ def dead_feature(survey: Survey) -> Iterator[Found]:
     if len(dead) == 0 or len(dead) == len(survey.names):
         return
     names = [survey.names[i] or f"[{i}]" for i in dead]
-    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    shown = ", ".join(f"{name} ({rows[0][k]:g})" for name, k in zip(names[:6], dead, strict=False))
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     yield Found(
-        f"The observation's {shown} {'was' if len(names) == 1 else 'were'} always {rows[0][dead[0]]:g} in {len(rows)} "
-        f"observations of {len(survey.episodes)} episodes.",
+        f"The observation's {shown}{more} never changed in {len(rows)} steps of {len(survey.episodes)} episodes.",
         {"key": names[0], "value": float(rows[0][dead[0]]), "count": len(names)},
     )
 

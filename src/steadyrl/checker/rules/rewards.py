@@ -15,6 +15,8 @@ _LARGE = 1e3
 _SMALL = 1e-4
 _ENOUGH = 200  # steps
 _MANY = 200  # episodes
+_SOME = 20
+_LONG = 5_000  # steps
 
 
 @rule(
@@ -78,8 +80,8 @@ def constant(survey: Survey) -> Iterator[Found]:
             )
         return
     ended = f" and all {len(survey.ended)} episodes ended with the same return" if survey.ended else ""
-    # A reward of 0 may be that of a goal which nobody came to; many episodes speak against that.
-    rare = rewards[0] == 0 and len(totals) < _MANY
+    # It may be that of a goal which nobody came to, above all a reward of 0; many steps or episodes deny that.
+    rare = len(totals) < _MANY if rewards[0] == 0 else len(totals) < _SOME and len(rewards) < _LONG
     yield Found(
         f"The reward was {rewards[0]:g} on each of {len(rewards)} steps{ended}.",
         {"value": float(rewards[0])},
