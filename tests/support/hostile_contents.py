@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
+from steadyrl.nn.architecture import LATER
 from support.bundles import members, packed
 
 Case = tuple[Any, ...]  # name, content, words of which the error says one
@@ -147,7 +148,7 @@ def _values() -> Iterator[Case]:
             odd.remove({"$call": "os.system"})  # the bundle's hyperparameters are looked at where an agent is made
         for value in odd:
             yield f"{way} is {str(value)[:30]}", packed(_put(header, way, value)), *told
-        if way[-1] != "layer_norm" and way not in free and not isinstance(way[-1], int):
+        if way[-1] not in LATER and way not in free and not isinstance(way[-1], int):
             yield f"{way} is missing", packed(_put(header, way, _put)), *told
     for way in [(), ("policy",), ("policy", "architecture"), ("policy", "action"), ("policy", "obs", 0)]:
         yield f"{way} says more", packed(_put(header, (*way, "hook"), "os:system")), *told

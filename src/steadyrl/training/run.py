@@ -95,9 +95,7 @@ class Run:
         )
         settings = self._settings()
         options = {name: settings[name] for name in SETTINGS if name != "env"} | wrappers_in(settings)
-        return load(
-            path, env=settings["env"] if env is None else env, encoders=encoders, **options, **wrappers_in(settings)
-        )
+        return load(path, env=settings["env"] if env is None else env, encoders=encoders, **options)
 
     def _settings(self) -> dict[str, Any]:
         config, place = self.config, self._folder.shown / "config.json"

@@ -184,12 +184,12 @@ def prepare_training(
     obs_spec = ObsSpec.of(spaces[0], reading_of(resolved.config, encoders))
     action_spec = ActionSpec.of(spaces[1])
     check_suitable(resolved.algo, resolved.config, action_spec)
-    check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec, encoders=encoders)
-    check_description(settings, resolved.config, obs_spec, action_spec)
     frames = None
     if isinstance(resolved.config, OffPolicyConfig):
         frames = frames_of(resolved.config, obs_spec, stacking)
         _check_replay(resolved.config, source, obs_spec, action_spec, frames)
+    check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec, encoders=encoders)
+    check_description(settings, resolved.config, obs_spec, action_spec)
     if settings.on_env_error == "restart":
         insist_on_restartable(source, settings.vec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
