@@ -60,10 +60,8 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
         agent.learn(work.warm)
     for i in range(repeats):
         for way in list(agents) if i % 2 else reversed(list(agents)):
-            seconds = agents[way].loop.phases.seconds
-            before = seconds["learn"]
             agents[way].learn(chunk)
-            taken[way].append((seconds["learn"] - before) / gradient_steps(config, chunk))
+            taken[way].append(agents[way].loop.phases.seconds["learn"] / gradient_steps(config, chunk))
     eager, compiled = (1e6 * min(taken[way]) for way in ("off", "on"))  # other work only makes them slower
     compiler = agents["on"].policy.compiler
     return {

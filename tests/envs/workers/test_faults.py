@@ -330,6 +330,7 @@ import psutil
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.workers.vector import WorkerVectorEnv
 from support.faults import Faulty
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts behind it ignore it
 if sys.argv[3] == "torch":
     import torch
     torch.ones(200, 200) @ torch.ones(200, 200)
