@@ -224,7 +224,7 @@ def test_case_18_a_replay_that_does_not_fit_is_refused_before_the_start(algo: st
     tracemalloc.start()
     try:
         with pytest.raises(srl.UserError) as caught:
-            agent_of(algo, env, buffer_size=1_000_000, num_envs=4, cnn="none")  # whose networks are small
+            agent_of(algo, env, buffer_size=1_000_000, num_envs=4)
         assert tracemalloc.get_traced_memory()[1] < 50_000_000
     finally:
         tracemalloc.stop()

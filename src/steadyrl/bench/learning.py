@@ -73,16 +73,18 @@ class _Short:
         self.rates: list[float] = []
         self.agent.settle(lambda notice: None)
         self.agent.learn(starts + self.steps)
-        self._before = dict(self.agent.loop.phases.seconds)
+        self._spent = dict.fromkeys(_PHASES, 0.0)
 
     def turn(self) -> None:
         start = perf_counter()
         self.agent.learn(self.steps, schedule_steps=self.agent.num_timesteps + self.steps)
         self.rates.append(self.steps / (perf_counter() - start))
+        for name, seconds in self.agent.loop.phases.seconds.items():  # of this call alone
+            if name in self._spent:
+                self._spent[name] += seconds
 
     def trained(self) -> Trained:
-        now, count = self.agent.loop.phases.seconds, self.steps * len(self.rates)
-        spent = {name: now.get(name, 0.0) - self._before.get(name, 0.0) for name in _PHASES}
+        spent, count = dict(self._spent), self.steps * len(self.rates)
         rate = statistics.median(self.rates)
         spent["other"] += max(count / rate - sum(spent.values()), 0.0)
         phases = tuple((_PHASES[name], seconds / count) for name, seconds in spent.items())

@@ -207,13 +207,13 @@ def prepare_training(
     check_masks(settings.action_masks, action_spec)
     if isinstance(source, EnvFactory):
         source.action_masks = settings.action_masks != "off"
-    check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec, encoders=encoders)
-    check_description(settings, resolved.config, obs_spec, action_spec)
     frames = None
     if isinstance(resolved.config, OffPolicyConfig):
         frames = frames_of(resolved.config, obs_spec, stacking)
         stored = MaskedSpec(obs_spec, action_spec) if settings.action_masks == "on" else obs_spec
         _check_replay(resolved.config, source, stored, action_spec, frames)
+    check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec, encoders=encoders)
+    check_description(settings, resolved.config, obs_spec, action_spec)
     if settings.on_env_error == "restart":
         insist_on_restartable(source, settings.vec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
