@@ -12,13 +12,10 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
+from steadyrl.nn.architecture import LATER
 from support.bundles import members, packed
 
 Case = tuple[Any, ...]  # name, content, words of which the error says one
-LATER = {  # fields that descriptions of before them lack
-    *("layer_norm", "cnn", "embed_above", "share_features_extractor", "encoders"),
-    *("recurrent", "recurrent_size", "recurrent_shared"),
-}
 PICKLES = {
     "protocol 0": b"cposix\nsystem\n(S'true'\ntR.",
     "protocol 2": b"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R.",

@@ -20,7 +20,7 @@ from steadyrl.nn.recurrent import RecurrentActorCritic
 from steadyrl.spaces.masks import MASK
 from steadyrl.training.agent import Agent
 from steadyrl.training.comparing import first_difference
-from steadyrl.training.events import EvaluationEnded
+from steadyrl.training.events import EvaluationEnded, Notice
 from support.games import MaskedGame
 from support.policies import make_policy
 from support.recurrent import unrolled
@@ -207,8 +207,11 @@ def test_a_run_with_masks_on_frames_goes_on_to_the_same_bits(algo: str, tmp_path
     options |= {"eval_freq": 150, "eval_episodes": 2, "checkpoint_freq": 90}
     for name, callback in (("whole", None), ("stopped", stop_at(200))):
         srl.train(algo, GAMES, total_timesteps=320, callback=callback, run_dir=tmp_path / name, **options)
-    srl.resume(tmp_path / "stopped", say=lambda notice: None)
+    notices: list[Notice] = []
+    srl.resume(tmp_path / "stopped", say=notices.append)
+    assert not [notice for notice in notices if notice.level == "warning"]  # that masks were found is no change
     assert first_difference(tmp_path / "whole", tmp_path / "stopped") is None
+    assert srl.Run.open(tmp_path / "whole").config["settings"]["action_masks"] == "on"
 
 
 def test_a_life_that_begins_brings_its_mask_and_no_memory() -> None:

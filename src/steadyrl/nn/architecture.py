@@ -22,7 +22,7 @@ KINDS = {
     "td3": {"continuous"},
     "sac": {"continuous", "discrete"},
 }
-_LATER = {  # older descriptions lack them
+LATER = {  # older descriptions lack them
     *("layer_norm", "cnn", "embed_above", "share_features_extractor", "encoders"),
     *("recurrent", "recurrent_size", "recurrent_shared"),
 }
@@ -64,7 +64,7 @@ class Architecture:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Architecture:
         """The inverse of `dataclasses.asdict`, from JSON; ValueError, TypeError or KeyError for anything else."""
-        if missing := {each.name for each in fields(cls)} - {*data, *_LATER}:
+        if missing := {each.name for each in fields(cls)} - {*data, *LATER}:
             raise ValueError(f"the architecture lacks {sorted(missing)[0]}")
         made = cls(**{**data, "net_arch": {name: tuple(sizes) for name, sizes in data["net_arch"].items()}})
         widths = [width for sizes in made.net_arch.values() for width in sizes]

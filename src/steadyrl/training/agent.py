@@ -160,11 +160,13 @@ class Agent:
         said = "vec" in self.told
         self.told.add("vec")
         self.setup = settled(self.setup, (lambda notice: None) if said else tell)
-        if self.setup.settings.action_masks == "auto":
+        undecided = self.setup.settings.action_masks == "auto"
+        if undecided:
             self.setup, self._venv = with_masks_found(self.setup, self._environments, self.seeds)
             self.policy.masked = bool(self.setup.masks_found)
-            if self.policy.masked and "masks" not in self.told:
-                self.told.add("masks")
+        if self.policy.masked and "masks" not in self.told:
+            self.told.add("masks")  # decided or found: a run that is made again has it decided
+            if undecided:
                 tell(Notice("masks", "The environment gives action masks: only what they allow is done and learnt."))
 
     @property

@@ -15,6 +15,7 @@ from steadyrl.training.record_form import CONFIG, MANIFEST, checked
 from steadyrl.training.signals import signals_held
 
 MANIFEST_VERSION = 1
+CHOSEN_LATER = ("vec", "num_workers", "action_masks")  # settings that are decided after the folder was made
 
 
 class RunFolder:
@@ -111,9 +112,9 @@ class RunFolder:
         return checked(path, read_json(path), MANIFEST)
 
     def update_config(self, document: dict[str, Any]) -> None:
-        """Write into `config.json` how the environments are stepped, which is decided after the folder was made."""
+        """Write into `config.json` how the environments are stepped and if they have masks, which is decided late."""
         config = self.config
-        chosen = {key: document["settings"][key] for key in ("vec", "num_workers") if key in document["settings"]}
+        chosen = {key: document["settings"][key] for key in CHOSEN_LATER if key in document["settings"]}
         config["settings"] |= chosen
         config["backend"] = document["backend"]
         with signals_held():

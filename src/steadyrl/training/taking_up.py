@@ -10,7 +10,7 @@ from steadyrl.configs import Config, DQNConfig, LinearSchedule
 from steadyrl.envs.choice import Choice
 from steadyrl.errors import UserError
 from steadyrl.training.record_form import require
-from steadyrl.training.run_folder import RunFolder
+from steadyrl.training.run_folder import CHOSEN_LATER, RunFolder
 from steadyrl.training.setup import Setup, prepare_training
 from steadyrl.training.spaces import encoders_of, migrated
 
@@ -91,9 +91,6 @@ def _schedules(config: Config) -> dict[str, LinearSchedule]:
     return schedules
 
 
-_CHOSEN_LATER = ("vec", "num_workers")  # written into config.json once they are settled
-
-
 def changed_settings(folder: RunFolder) -> list[str]:
     """Settings of `config.json` that are not those which the run began with, in words."""
     began, now = folder.manifest.get("settings"), folder.config.get("settings")
@@ -102,7 +99,7 @@ def changed_settings(folder: RunFolder) -> list[str]:
     return [
         f"{name} is {now.get(name)!r} in config.json, and the run began with {value!r}"
         for name, value in began.items()
-        if name not in _CHOSEN_LATER and now.get(name) != value
+        if name not in CHOSEN_LATER and now.get(name) != value
     ]
 
 

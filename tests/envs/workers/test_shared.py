@@ -14,7 +14,6 @@ from gymnasium import spaces
 from steadyrl.envs.workers.board import Array, Board, anonymous_file, arrays_size
 from steadyrl.envs.workers.shared import Layout, Shared, Stepping, leaves_of, put
 from steadyrl.errors import UserError
-from steadyrl.spaces.tree import Tree
 
 N = 3
 OFFSET = Board.size(N, 1)
@@ -50,23 +49,13 @@ def test_what_has_a_fixed_size_has_an_array(space: gym.Space[Any], leaves: dict[
     assert leaves_of(space, N) == leaves
 
 
-@pytest.mark.parametrize("action", [spaces.Text(3), spaces.Tuple((spaces.Discrete(2), spaces.Text(3)))])
-def test_actions_of_no_fixed_size_are_refused(action: gym.Space[Any]) -> None:
+@pytest.mark.parametrize(
+    "action", [spaces.Text(3), spaces.Tuple((spaces.Text(2),)), spaces.Dict({"a": spaces.Text(2)})]
+)
+def test_actions_without_one_array_are_refused(action: gym.Space[Any]) -> None:
     with pytest.raises(UserError, match="cannot be sent to another process") as caught:
         layout(spaces.Discrete(2), action)
     assert (caught.value.code, caught.value.remedy) == ("env-spaces", "Use vec='sync'.")
-
-
-@pytest.mark.parametrize(
-    ("action", "fields"),
-    [
-        (spaces.Tuple((spaces.Discrete(2),)), [("0", "<i8", ())]),
-        (TREE, [("eye", "|u1", (2, 2)), ("where", "<i8", ())]),
-    ],
-)
-def test_actions_with_parts_have_one_array_with_fields(action: gym.Space[Any], fields: list[Any]) -> None:
-    found = layout(spaces.Discrete(2), action).arrays[0]
-    assert (found.shape, np.dtype(found.dtype)) == ((N,), np.dtype(fields))
 
 
 def test_the_arrays_follow_each_other_in_the_order_of_a_step() -> None:
@@ -86,10 +75,7 @@ def test_both_sides_see_the_same(file: int) -> None:
     worker.rewards[:], worker.terminated[:], worker.truncated[:] = [1.5, 2.5, 3.5], [1, 0, 0], [0, 0, 1]
     assert worker.leaves is not None
     put(
-        worker.leaves,
-        [{"eye": np.full((2, 2), 7), "where": 3}, {"eye": np.full((2, 2), 8), "where": 1}],
-        1,
-        Tree.of(TREE),
+        worker.leaves, [{"eye": np.full((2, 2), 7), "where": 3}, {"eye": np.full((2, 2), 8), "where": 1}], 1, found.tree
     )
     rewards, terminated, truncated = parent.told()
     assert (rewards.tolist(), terminated.tolist(), truncated.tolist()) == (
@@ -111,9 +97,9 @@ def test_one_array_is_no_tree_and_fresh(file: int) -> None:
     parent = Stepping(file, layout(spaces.Discrete(5)))
     worker = Shared(file, parent.layout)
     assert worker.leaves is not None
-    put(worker.leaves, [4, 2], 0, Tree())
+    put(worker.leaves, [4, 2], 0, parent.layout.tree)
     obs = parent.obs()
-    put(worker.leaves, [0, 0, 0], 0, Tree())
+    put(worker.leaves, [0, 0, 0], 0, parent.layout.tree)
     assert obs.tolist() == [4, 2, 0]
 
 
