@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -90,7 +91,10 @@ def test_a_limit_behind_a_smaller_one_is_refused() -> None:
         ("CartPole-v9", "has no version v9; there are CartPole-v0, CartPole-v1", "Use CartPole-v1"),
         ("LunarLander-v2", "has no version v2; there is LunarLander-v3", "Use LunarLander-v3"),
         ("CartPole", "names no version; there are CartPole-v0, CartPole-v1", "Use CartPole-v1"),
-        ("ALE/Pong-v5", "namespace 'ALE'", "pip install ale-py"),
+        pytest.param(
+            *("ALE/Pong-v5", "namespace 'ALE'", "pip install ale-py"),
+            marks=pytest.mark.skipif(find_spec("ale_py") is not None, reason="ale-py is installed"),
+        ),
         ("tabluar/Blackjack-v0", "namespace 'tabluar'", "tabular"),
         ("no_such_module:Env-v0", "module 'no_such_module'", "Install its package"),
         ("FetchReach-v4", "There is no environment 'FetchReach-v4'", "package.module:Id-v0"),

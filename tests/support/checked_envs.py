@@ -360,11 +360,11 @@ class Wild(Walk):
 
 
 class Hashed(Walk):
-    """The wind follows the order of a set."""
+    """The wind follows the hash of a text, as whatever follows the order of a set does."""
 
     def begin(self) -> None:
         super().begin()
-        self.wind = 0.1 * sorted("abcdefgh", key=hash).index("a")
+        self.wind = 1e-6 * (hash("a") % 100_000)
 
 
 def hang(env: Any) -> None:
