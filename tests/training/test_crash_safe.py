@@ -4,48 +4,25 @@ from __future__ import annotations
 
 import errno
 import importlib
-import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from steadyrl.training import durable, lock
 from steadyrl.training.checkpoint import (
-    INDEX,
-    _sealed,
     steps_in,
 )
 from steadyrl.training.durable import make_folder, remove_folders, set_aside, sweep, sync_file, sync_folder
 from steadyrl.training.saving import STATE, keep_newest
-
-DATA = Path(__file__).parent.parent / "artefacts"
+from support.stored_run import refusing, stored_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(DATA / "run-version-2", tmp_path / "run"))
-
-
-def resealed(run: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """The stored run's checkpoint with another index."""
-    folder = run / "checkpoints" / "step_40"
-    index = json.loads((folder / INDEX).read_text())
-    del index["checksum"]
-    change(index)
-    (folder / INDEX).write_bytes(_sealed(index))
-    return folder
-
-
-def refusing(error: OSError) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise error
-
-    return refuse
+    return stored_run(tmp_path)
 
 
 DENIED = PermissionError(errno.EACCES, "Permission denied")

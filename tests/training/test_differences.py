@@ -15,34 +15,15 @@ from safetensors.numpy import save as save_arrays
 from steadyrl.errors import UserError
 from steadyrl.training.checkpoint import (
     INDEX,
-    _sealed,
 )
 from steadyrl.training.comparing import compared, first_difference
 from steadyrl.training.saving import ARRAYS, STATE
-
-DATA = Path(__file__).parent.parent / "artefacts"
+from support.stored_run import resealed, stored_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(DATA / "run-version-2", tmp_path / "run"))
-
-
-def resealed(run: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """The stored run's checkpoint with another index."""
-    folder = run / "checkpoints" / "step_40"
-    index = json.loads((folder / INDEX).read_text())
-    del index["checksum"]
-    change(index)
-    (folder / INDEX).write_bytes(_sealed(index))
-    return folder
-
-
-def refusing(error: Exception) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise error
-
-    return refuse
+    return stored_run(tmp_path)
 
 
 def rewrite(run: Path, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> Path:

@@ -24,7 +24,6 @@ from steadyrl.training.checkpoint import (
     INDEX,
     POLICY,
     DamagedError,
-    _sealed,
     find_checkpoint,
     newest_whole,
     read_index,
@@ -37,30 +36,12 @@ from steadyrl.training.resuming import cut_back, differences, newest, read_state
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import ARRAYS, STATE, not_finite
 from steadyrl.training.state import require_alike
-
-DATA = Path(__file__).parent.parent / "artefacts"
+from support.stored_run import refusing, resealed, stored_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(DATA / "run-version-2", tmp_path / "run"))
-
-
-def resealed(run: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """The stored run's checkpoint with another index."""
-    folder = run / "checkpoints" / "step_40"
-    index = json.loads((folder / INDEX).read_text())
-    del index["checksum"]
-    change(index)
-    (folder / INDEX).write_bytes(_sealed(index))
-    return folder
-
-
-def refusing(error: Exception) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise error
-
-    return refuse
+    return stored_run(tmp_path)
 
 
 DENIED = PermissionError(errno.EACCES, "Permission denied")

@@ -71,6 +71,20 @@ def policy_latent_dim(obs_spec: ObsSpec, net_arch: NetArch, encoding: Encoding =
     return pi[-1] if pi else feature_dim(obs_spec, encoding)
 
 
+def init_actor_critic(
+    encoders: Sequence[Encoder],
+    policy: tuple[nn.Module, nn.Module],
+    value: tuple[nn.Module, nn.Module],
+    stream: Stream,
+) -> None:
+    """Fill encoders, then trunk and head of policy and value orthogonally, with Stable-Baselines3's gains."""
+    for encoder in encoders:
+        encoder.initialise(stream, ortho=True)
+    for (trunk, head), gain in ((policy, _POLICY_GAIN), (value, _VALUE_GAIN)):
+        init_orthogonal(linear_layers(trunk), _HIDDEN_GAIN, stream)
+        init_orthogonal(linear_layers(head), gain, stream)
+
+
 class ActorCritic(Part):
     """Policy and value network with separate trunks on one encoder, or on one each, as in Stable-Baselines3.
 
@@ -123,13 +137,8 @@ class ActorCritic(Part):
         if not ortho:
             init_part(self, stream)
             return
-        for encoder in (self.encoder, self.value_encoder):
-            if encoder is not None:
-                encoder.initialise(stream, ortho=True)
-        init_orthogonal(linear_layers(self.policy_trunk), _HIDDEN_GAIN, stream)
-        init_orthogonal(linear_layers(self.policy_head), _POLICY_GAIN, stream)
-        init_orthogonal(linear_layers(self.value_trunk), _HIDDEN_GAIN, stream)
-        init_orthogonal([self.value_head], _VALUE_GAIN, stream)
+        encoders = [encoder for encoder in (self.encoder, self.value_encoder) if encoder is not None]
+        init_actor_critic(encoders, (self.policy_trunk, self.policy_head), (self.value_trunk, self.value_head), stream)
 
     def parts(self) -> dict[str, Part]:
         """What is trained by a loss of its own: the whole."""

@@ -13,14 +13,13 @@ from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.encoders import PLAIN, Encoder, Obs, init_part
 from steadyrl.nn.encoding import Encoding
 from steadyrl.nn.heads import make_head
-from steadyrl.nn.init import BlankLinear, init_orthogonal, linear_layers, orthogonal
-from steadyrl.nn.networks import ACTIVATIONS, NetArch, mlp, trunk_widths
+from steadyrl.nn.init import BlankLinear, orthogonal
+from steadyrl.nn.networks import ACTIVATIONS, NetArch, init_actor_critic, mlp, trunk_widths
 from steadyrl.nn.part import Part
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec
 
 GATES = {"lstm": 4, "gru": 3}
-_HIDDEN_GAIN, _POLICY_GAIN, _VALUE_GAIN = math.sqrt(2.0), 0.01, 1.0
 
 
 class Pieces(Protocol):
@@ -165,13 +164,8 @@ class RecurrentActorCritic(Part):
         if not ortho:
             init_part(self, stream)
             return
-        for encoder in (self.encoder, self.value_encoder):
-            if encoder is not None:
-                encoder.initialise(stream, ortho=True)
-        init_orthogonal(linear_layers(self.policy_trunk), _HIDDEN_GAIN, stream)
-        init_orthogonal(linear_layers(self.policy_head), _POLICY_GAIN, stream)
-        init_orthogonal(linear_layers(self.value_trunk), _HIDDEN_GAIN, stream)
-        init_orthogonal([self.value_head], _VALUE_GAIN, stream)
+        encoders = [encoder for encoder in (self.encoder, self.value_encoder) if encoder is not None]
+        init_actor_critic(encoders, (self.policy_trunk, self.policy_head), (self.value_trunk, self.value_head), stream)
 
     def parts(self) -> dict[str, Part]:
         """What is trained by a loss of its own: the whole."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steadyrl.envs.nonfinite import SURE
 from steadyrl.envs.types import BoolArray, BrokenEpisode, EpisodeRecord, Step, VecEnv
 from steadyrl.errors import NonFiniteError
 from steadyrl.nn.policy import Policy
@@ -90,8 +89,6 @@ class Stepper:
 
     def require_sane(self, actions: npt.NDArray[Any]) -> None:
         """Raises NonFiniteError for an action of the policy that no environment should see, [N, ...]."""
-        if actions.dtype.kind != "f" or np.vdot(actions, actions) <= SURE:
-            return
         try:
             require_sane_actions(actions, self.counters.timesteps)
         except NonFiniteError:
