@@ -16,6 +16,7 @@ from steadyrl.envs import timing
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.timing import Timed, actions_for, cost_of, in_turns, undisturbed
 from steadyrl.errors import SteadyRLError
+from steadyrl.spaces.action_tree import tree_of_actions
 from support.envs import ConstantReward, Ending, Scripted
 
 
@@ -150,3 +151,13 @@ def test_waiting_is_told_from_working() -> None:
 def test_gymnasium_batches_have_the_shape_that_vectors_take() -> None:
     batches = actions_for(gym.spaces.MultiDiscrete([2, 3]), 4)
     assert batches[0].shape == (4, 2)
+
+
+def test_actions_with_parts_are_sampled_as_policies_give_them() -> None:
+    parts = gym.spaces.Dict({"a": gym.spaces.Discrete(2, start=-1), "b": gym.spaces.MultiDiscrete([2, 3])})
+    for space in (parts, gym.spaces.Tuple((gym.spaces.Discrete(2), gym.spaces.Box(-1, 1, (3,))))):
+        batches = actions_for(space, 4)
+        assert {len(batch) for batch in batches} == {4}
+        tree = tree_of_actions(space)
+        assert all(space.contains(tree.unpacked(batch, row)) for batch in batches for row in range(4))
+        assert len({batch.tobytes() for batch in batches}) > 1

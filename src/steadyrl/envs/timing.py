@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from steadyrl.envs.make import EnvFactory
+from steadyrl.spaces.action_tree import tree_of_actions
+from steadyrl.spaces.tree import Tree
 
 _resource: Any = importlib.import_module("resource") if importlib.util.find_spec("resource") else None  # not on Windows
 
@@ -104,10 +106,17 @@ def in_turns(timed: Sequence[Timed], seconds: float, rounds: int) -> None:
 
 
 def actions_for(space: gym.Space[Any], num_envs: int) -> list[npt.NDArray[Any]]:
-    """Random actions for `num_envs` environments, the same at each call; batches of [N, ...]."""
+    """Random actions for `num_envs` environments, the same at each call; batches of [N, ...], as policies give them."""
     batched = gym.vector.utils.batch_space(space, num_envs)
     batched.seed(SEED)
-    return [batched.sample() for _ in range(_BATCHES)]
+    sampled = [batched.sample() for _ in range(_BATCHES)]
+    if not isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        return sampled
+    tree, packed = Tree.of(space), np.zeros((_BATCHES, num_envs), tree_of_actions(space).env_dtype)
+    for batch, sample in zip(packed, sampled, strict=True):
+        for path, part in tree.flat(sample).items():
+            batch[path] = part
+    return list(packed)
 
 
 def is_gymnasiums(factory: EnvFactory) -> bool:
