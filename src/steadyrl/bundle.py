@@ -25,6 +25,7 @@ from steadyrl._version import __version__
 from steadyrl.errors import NonFiniteError, UserError
 from steadyrl.nn.architecture import MAX_BUNDLE as _MAX_BUNDLE
 from steadyrl.nn.architecture import MAX_JSON as _MAX_JSON
+from steadyrl.nn.description import Description
 from steadyrl.nn.policy import Policy
 from steadyrl.strict_json import strict_object
 from steadyrl.strict_tensors import strict_tensors
@@ -136,7 +137,7 @@ def _from_bytes(data: bytes, device: torch.device, native: bool, encoders: Mappi
     available = sum(array.size for name, array in tensors.items() if name.startswith("net."))
     about = _about(header["about"])
     try:
-        _compare(tensors, Policy.forms(header["policy"], parameters=available, encoders=encoders))
+        _compare(tensors, Description.from_json(header["policy"], parameters=available).tensor_forms(encoders))
         policy = Policy.from_description(
             header["policy"], device, parameters=available, native=native, encoders=encoders
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -89,21 +88,6 @@ def test_the_state_is_a_copy() -> None:
     for tensor in policy.state_dict().values():
         tensor.fill_(3)
     assert policy.sha256() == before
-
-
-@pytest.mark.parametrize("obs", [VECTOR, TREE, gs.Discrete(7)], ids=["vector", "tree", "discrete"])
-@pytest.mark.parametrize("name", ACTIONS)
-def test_a_description_makes_the_same_policy(name: str, obs: gs.Space[Any]) -> None:
-    action, options = ACTIONS[name]
-    policy = make_policy(obs, action, normalize_obs=True, **options)
-    policy.value_scale = 0.25
-    described = json.loads(json.dumps(policy.describe(), allow_nan=False))
-    again = Policy.from_description(described, CPU)
-    assert again.describe() == policy.describe()
-    assert again.distribution == policy.distribution
-    assert again.value_scale == 0.25
-    again.load_state_dict(policy.state_dict())
-    assert again.sha256() == policy.sha256()
 
 
 @pytest.mark.parametrize("net_arch", [(), (5,), (5, 3, 2)])

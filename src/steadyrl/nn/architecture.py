@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
+from steadyrl.errors import UserError
 from steadyrl.nn.encoding import Encoding
 from steadyrl.spaces import ActionSpec, ActionTree, ObsSpec
 
@@ -96,6 +97,28 @@ class Architecture:
         """
         cnn: Any = self.cnn
         return Encoding(cnn, self.embed_above, self.share_features_extractor, self.encoders if own is None else own)
+
+    def own_encoders(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The classes of the own encoders that are named here, by path, out of those given.
+
+        Raises:
+            UserError: one is missing, or one is given that is not named.
+        """
+        for path, name in self.encoders.items():
+            if path not in given:
+                raise UserError(
+                    f"The policy has an encoder of its own for {path!r}, the class {name}, which no file holds.",
+                    remedy=f"Pass the class: encoders={{{path!r}: {name.rpartition('.')[2]}}}.",
+                    code="no-encoder",
+                )
+        for path in given:
+            if path not in self.encoders:
+                raise UserError(
+                    f"encoders has {path!r}, but the policy was made without an encoder of its own there.",
+                    remedy=f"Leave it out; it has some for {', '.join(map(repr, self.encoders)) or 'nothing'}.",
+                    code="bad-encoder",
+                )
+        return dict(given)
 
     def check(self, action_spec: ActionSpec) -> None:
         """Raises ValueError where the family does not choose among such actions."""

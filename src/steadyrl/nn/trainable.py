@@ -12,6 +12,7 @@ from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.gradient import Outputs
 from steadyrl.nn.native import kernel_for
 from steadyrl.nn.part import Part
+from steadyrl.nn.recurrent import RecurrentActorCritic
 
 
 class Trainable:
@@ -54,6 +55,18 @@ class Trainable:
     def encodes_by_torch(self) -> bool:
         """Whether kernels run both passes but for the encoder."""
         return self._kernel is not None and self._kernel.learns_by_torch
+
+    @property
+    def left_to_torch(self) -> str:
+        """What kernels do not run of it, in words; empty where they run all."""
+        name = type(self.module).__name__
+        if self.on_kernels:
+            return ""
+        if self.encodes_by_torch:
+            return f"the encoder of the {name}, which has weights: images, embeddings, sequences"
+        if isinstance(self.module, RecurrentActorCritic):
+            return "the recurrent networks, which they lack"
+        return f"the {name}, parts of which they lack, such as dueling heads and gSDE"
 
     def evaluate(self, *inputs: Any) -> Outputs:
         """The module's outputs, flat, without a way back."""

@@ -31,7 +31,7 @@ def predicted(
         read = read_mask if single else read_masks
         masks = read(action_masks, policy.action_spec, "action_masks")
         tree[MASK] = masks.reshape(-1, masks.shape[-1]).astype(np.float32)
-    if not policy.state_size:
+    if policy.recurrent is None:
         return _given(policy, policy.predict(tree, stream), single), state
     before, starts = _remembered(policy, tree, state, episode_start, single)
     actions, after = policy.respond(tree, before, starts, stream=stream)
@@ -54,9 +54,9 @@ def valued(policy: Policy, obs: Any, state: Any, episode_start: Any) -> Floats:
     """
     single, tree = _stored(policy, obs)
     normalised = policy.normalise(tree)
-    if policy.state_size:
+    if policy.recurrent is not None:
         before, starts = _remembered(policy, tree, state, episode_start, single)
-        found = policy.values_on(normalised, torch.from_numpy(before), starts)
+        found = policy.recurrent.values(normalised, torch.from_numpy(before), starts)
     else:
         found = policy.values(normalised)
     values = found.numpy() * np.float32(policy.value_scale)

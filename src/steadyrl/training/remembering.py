@@ -53,7 +53,7 @@ class Recall(Protocol):
 
 def recall_of(policy: Policy, n_steps: int, num_envs: int) -> Recall:
     """How a policy is asked, which remembers or does not."""
-    return Remembering(policy, n_steps, num_envs) if policy.state_size else Memoryless(policy)
+    return Memoryless(policy) if policy.recurrent is None else Remembering(policy, n_steps, num_envs)
 
 
 class Memoryless:
@@ -103,7 +103,8 @@ class Remembering:
     """
 
     def __init__(self, policy: Policy, n_steps: int, num_envs: int) -> None:
-        self._policy = policy
+        assert policy.recurrent is not None
+        self._policy = policy.recurrent
         self._state = torch.from_numpy(policy.initial_state(num_envs))
         self._first = self._state.clone()  # before the rollout's first step
         self._begins = np.ones(num_envs, dtype=np.bool_)  # where the next observation is the first of an episode
@@ -114,17 +115,17 @@ class Remembering:
         if t == 0:
             self._first = self._state
         self._starts[t] = self._begins
-        *acted, self._state = self._policy.act_on(obs, noise, self._state, self._begins)
+        *acted, self._state = self._policy.act(obs, noise, self._state, self._begins)
         actions, log_probs, values = acted
         return actions, log_probs, values
 
     def final_values(self, obs: ObsTree, rows: Bools) -> Tensor:
         """V from what was remembered before the episode ended: the state is set back only at the next step."""
-        return self._policy.values_on(obs, self._state[torch.from_numpy(rows)], np.zeros(int(rows.sum()), np.bool_))
+        return self._policy.values(obs, self._state[torch.from_numpy(rows)], np.zeros(int(rows.sum()), np.bool_))
 
     def last_values(self, obs: ObsTree) -> Tensor:
         """V of the observations to act on next; the state stays as it is."""
-        return self._policy.values_on(obs, self._state, self._begins)
+        return self._policy.values(obs, self._state, self._begins)
 
     def stepped(self, starts: Bools) -> None:
         """The next step begins there with nothing remembered."""
