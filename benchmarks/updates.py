@@ -23,7 +23,7 @@ from steadyrl.algorithms import DQN, PPO, SAC, make_off_policy, make_on_policy
 from steadyrl.configs import DQNConfig, PPOConfig, SACConfig
 from steadyrl.data.rollout import RolloutBatch
 from steadyrl.data.transitions import ReplayBatch
-from steadyrl.nn.native import linears
+from steadyrl.nn.native.stack import linears
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds, Stream
 from steadyrl.spaces import ActionSpec, ObsSpec

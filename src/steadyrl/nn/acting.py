@@ -12,7 +12,7 @@ from torch import Tensor
 
 from steadyrl.nn.distributions import Params
 from steadyrl.nn.masking import masked
-from steadyrl.nn.native import ActorCriticKernel
+from steadyrl.nn.native.actor_critic import ActorCriticKernel
 from steadyrl.nn.networks import ActorCritic
 from steadyrl.spaces import ObsTree
 from steadyrl.spaces.masks import MASK

@@ -42,7 +42,7 @@ def looking(method: Callable[P, R]) -> Callable[P, R]:
 class Part(nn.Module):
     """A module whose passes kernels may run, on the same parameters in the same memory."""
 
-    kernel: Any = None  # `native.Kernel`, set by `Trainable`
+    kernel: Any = None  # one of `nn.native`, set by `Trainable`
 
     @property
     def looks(self) -> bool:

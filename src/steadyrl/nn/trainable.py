@@ -10,7 +10,7 @@ from torch import Tensor
 
 from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.gradient import Outputs
-from steadyrl.nn.native import kernel_for
+from steadyrl.nn.native.forms import kernel_for
 from steadyrl.nn.part import Part
 from steadyrl.nn.recurrent import RecurrentActorCritic
 
