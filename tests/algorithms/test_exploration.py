@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from steadyrl.algorithms.exploration import Exploration
-from steadyrl.nn.distributions import DiagGaussian, Distribution, Squashed, StateDependentGaussian
+from steadyrl.nn.distributions import Distribution
+from steadyrl.nn.gaussian import DiagGaussian, Squashed, StateDependentGaussian
 from steadyrl.seeding import Stream
 
 SDE = StateDependentGaussian(size=2, latent_dim=3)

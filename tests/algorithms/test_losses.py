@@ -17,7 +17,9 @@ from steadyrl.algorithms.losses import normalise_advantages
 from steadyrl.algorithms.ppo import ppo_loss
 from steadyrl.configs import A2CConfig, PPOConfig
 from steadyrl.data.rollout import RolloutBatch
-from steadyrl.nn.distributions import Categorical, DiagGaussian, Distribution
+from steadyrl.nn.discrete import Categorical
+from steadyrl.nn.distributions import Distribution
+from steadyrl.nn.gaussian import DiagGaussian
 from steadyrl.nn.gradient import with_gradient
 
 Array = npt.NDArray[Any]

@@ -22,15 +22,9 @@ from steadyrl.data.rollout import RolloutBatch
 from steadyrl.data.targets import explained_variance, project_categorical, q_target
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.kernels.program import TracedFunction, TracedLoss
-from steadyrl.nn.distributions import (
-    Bernoulli,
-    Categorical,
-    DiagGaussian,
-    Distribution,
-    MultiCategorical,
-    Squashed,
-    StateDependentGaussian,
-)
+from steadyrl.nn.discrete import Bernoulli, Categorical, MultiCategorical
+from steadyrl.nn.distributions import Distribution
+from steadyrl.nn.gaussian import DiagGaussian, Squashed, StateDependentGaussian
 from steadyrl.nn.gradient import with_gradient
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason=kernels.reason())

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from gymnasium import spaces as gs
 
-from steadyrl.nn.distributions import Bernoulli, Categorical, DiagGaussian, MultiCategorical
+from steadyrl.nn.discrete import Bernoulli, Categorical, MultiCategorical
 from steadyrl.nn.factored import factored
+from steadyrl.nn.gaussian import DiagGaussian
 from steadyrl.nn.heads import TreeHead, make_head
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ActionTree

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from steadyrl import kernels
 from steadyrl.nn.compiled import Compiler
-from steadyrl.nn.distributions import StateDependentGaussian
+from steadyrl.nn.gaussian import StateDependentGaussian
 from steadyrl.nn.gradient import Loss, ScalarLoss, with_gradient
 from steadyrl.nn.heads import SDEHead
 from steadyrl.nn.part import Part

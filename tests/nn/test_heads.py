@@ -7,7 +7,7 @@ import pytest
 import torch
 from gymnasium import spaces as gs
 
-from steadyrl.nn.distributions import make_distribution
+from steadyrl.nn.distribution_for import make_distribution
 from steadyrl.nn.heads import DiscreteHead, GaussianHead, SDEHead, make_head
 from steadyrl.nn.init import init_default, linear_layers
 from steadyrl.seeding import Stream

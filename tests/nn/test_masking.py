@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from steadyrl.nn.deterministic import Greedy
-from steadyrl.nn.distributions import Categorical, MultiCategorical
+from steadyrl.nn.discrete import Categorical, MultiCategorical
 from steadyrl.nn.masking import masked
 from steadyrl.seeding import Stream
 from steadyrl.spaces.masks import MASK

@@ -12,7 +12,7 @@ from gymnasium import spaces as gs
 from torch import Tensor, nn
 
 from steadyrl.errors import UserError
-from steadyrl.nn.distributions import make_distribution
+from steadyrl.nn.distribution_for import make_distribution
 from steadyrl.nn.encoders import Encoder
 from steadyrl.nn.init import BlankLinear
 from steadyrl.nn.networks import ACTIVATIONS, ActorCritic, NetArch, mlp, policy_latent_dim

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces as gs
 
 from steadyrl.nn.actor_critics import ActorAndCritics, DiscreteActorAndCritics
-from steadyrl.nn.distributions import LOG_STD_MAX, LOG_STD_MIN
+from steadyrl.nn.gaussian import LOG_STD_MAX, LOG_STD_MIN
 from steadyrl.nn.q_networks import DiscreteQ, GaussianActor, SDEActor
 from steadyrl.seeding import Stream
 from support.off_policy import FAMILIES, linears, numbers, off_policy, parameters, tanh_mlp

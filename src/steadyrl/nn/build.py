@@ -10,7 +10,8 @@ from torch import Tensor
 from steadyrl.nn.actor_critics import ActorAndCritics, DiscreteActorAndCritics
 from steadyrl.nn.architecture import Architecture
 from steadyrl.nn.deterministic import Deterministic, Greedy
-from steadyrl.nn.distributions import Distribution, make_distribution
+from steadyrl.nn.distribution_for import make_distribution
+from steadyrl.nn.distributions import Distribution
 from steadyrl.nn.encoders import PLAIN
 from steadyrl.nn.encoding import Encoding
 from steadyrl.nn.factored import factored

@@ -11,16 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steadyrl.nn.distributions import (
-    Bernoulli,
-    Categorical,
-    DiagGaussian,
-    Distribution,
-    MultiCategorical,
-    Noise,
-    Params,
-    make_distribution,
-)
+from steadyrl.nn.discrete import Bernoulli, Categorical, MultiCategorical
+from steadyrl.nn.distribution_for import make_distribution
+from steadyrl.nn.distributions import Distribution, Noise, Params
+from steadyrl.nn.gaussian import DiagGaussian
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionTree
 

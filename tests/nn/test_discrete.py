@@ -11,7 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steadyrl.nn.distributions import Bernoulli, Categorical, Distribution, MultiCategorical
+from steadyrl.nn.discrete import Bernoulli, Categorical, MultiCategorical
+from steadyrl.nn.distributions import Distribution
 from steadyrl.seeding import Stream
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from steadyrl.nn.distributions import DiagGaussian, Squashed, StateDependentGaussian
+from steadyrl.nn.gaussian import DiagGaussian, Squashed, StateDependentGaussian
 from steadyrl.seeding import Stream
 
 
