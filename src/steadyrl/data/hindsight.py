@@ -12,8 +12,8 @@ import torch
 
 from steadyrl.data.arrays import Layout, State, entry
 from steadyrl.data.layouts import episodes
-from steadyrl.data.replay import Int64, Replay, uniforms
-from steadyrl.data.transitions import Bools, ReplayBatch, StepRows
+from steadyrl.data.replay import Replay, uniforms
+from steadyrl.data.transitions import Bools, Int64, ReplayBatch, StepRows
 from steadyrl.errors import UserError, words
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, Leaf, ObsSpec, ObsTree

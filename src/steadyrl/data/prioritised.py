@@ -12,9 +12,9 @@ from torch import Tensor
 
 from steadyrl.data.arrays import State, bad_state, entry
 from steadyrl.data.frames import Frames
-from steadyrl.data.replay import Int64, Replay, uniforms
+from steadyrl.data.replay import Replay, uniforms
 from steadyrl.data.sum_tree import SumTree
-from steadyrl.data.transitions import Bools, ReplayBatch, StepRows
+from steadyrl.data.transitions import Bools, Int64, ReplayBatch, StepRows
 from steadyrl.errors import NonFiniteError
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree

@@ -1,45 +1,26 @@
-"""What an off-policy algorithm learns from: a ring of the newest transitions, `[rows, N]`, allocated once."""
+"""What an off-policy algorithm learns from: transitions drawn from a ring of the newest ones."""
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from steadyrl.data.arrays import Arrays, Layout, State, bad_state, entry, in_memory, on_disk
-from steadyrl.data.frames import ENDS_SHARE, Frames, FrameStore
-from steadyrl.data.layouts import transitions
-from steadyrl.data.transitions import Bools, Inside, ReplayBatch, StepRows, TensorTree
+from steadyrl.data.frames import Frames
+from steadyrl.data.ring import Ring
+from steadyrl.data.transitions import Bools, Inside, Int64, ReplayBatch
+from steadyrl.data.windows import Window, Windows
 from steadyrl.errors import UserError
 from steadyrl.seeding import Stream
-from steadyrl.spaces import ActionSpec, Leaf, ObsSpec, ObsTree
-
-Int64 = npt.NDArray[np.int64]
+from steadyrl.spaces import ActionSpec, ObsSpec
 
 _REDRAWS = 8  # rounds of rejection before the legal transitions are listed
 
 
-class Replay:
-    """The newest transitions of N environments, with n-step returns made when they are sampled.
-
-    A transition has a number, `vector step * N + environment`, that no other one ever gets; it lies at its number
-    modulo the capacity. Rows that do not count are kept, marked, and never sampled.
-
-    n-step returns (Sutton and Barto 2018, chapter 7): a window ends with the first done step in it, before a row that
-    does not count, and at the newest row, and bootstraps with gamma^k of the k steps taken. A window that the newest
-    row cuts short is sampled all the same: a return over fewer steps is as true, and no small replay is ever left
-    without a sample. The same transition has its full window once the steps are there.
-
-    Observations and true successors are both stored, as given (raw), a leaf that the environment has as uint8 in uint8.
-    Where observations are stacks of frames, a `FrameStore` may take the place of their arrays: it keeps a frame once.
-
-    Attributes:
-        native: Kernels fetch what is sampled, which have to be there.
+class Replay(Ring):
+    """A ring from which transitions that count are drawn uniformly, with n-step returns made at that moment.
 
     Args:
         capacity: Transitions in all; there is room for `capacity // num_envs` rows.
@@ -49,10 +30,10 @@ class Replay:
         gamma: Discount factor.
         n_step: Most steps in a window.
         inside: Give the observations inside windows too, to algorithms that need them.
-        frames: How observations are stacked, to keep each frame once; None keeps them whole.
-        ends: Frames kept apart for ends of episodes; None is enough for episodes of 10 steps on average.
-        directory: Where the arrays live as files; None keeps them in memory.
-        reuse: Write over a replay's files that are in the directory. Their content comes back by `load_state_dict`.
+        frames: As for `Ring`, and so are the others.
+        ends: Frames kept apart for ends of episodes.
+        directory: Where the arrays live as files.
+        reuse: Write over a replay's files that are in the directory.
 
     Raises:
         UserError: there is no room for one row, or the directory cannot be used.
@@ -73,127 +54,13 @@ class Replay:
         directory: Path | None = None,
         reuse: bool = False,
     ) -> None:
-        self.num_envs = num_envs
-        self.rows = rows_of(capacity, num_envs)
-        self.capacity = self.rows * num_envs
+        super().__init__(
+            capacity, num_envs, obs_spec, action_spec, frames=frames, ends=ends, directory=directory, reuse=reuse
+        )
         self.gamma = gamma
         self.n_step = n_step
-        self.native = False
         self._give_inside = inside and n_step > 1
-        self.obs_spec = obs_spec
-        layout = self.layout(self.rows, num_envs, obs_spec, action_spec)
-        if frames is not None:
-            layout = transitions(self.rows, num_envs, obs_spec, action_spec, frames, ends)
-        self._arrays = in_memory(layout) if directory is None else on_disk(layout, directory, reuse=reuse)
-        self._flat: Arrays = {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
-        if reuse:
-            self._arrays["valid"][:] = False
-        leaf = obs_spec.leaves[0]
-        self._frames = None if frames is None else FrameStore(self._arrays, frames, leaf, self.rows, num_envs)
-        self._dropped = 0  # vector steps whose rows are sampled no more because ends of episodes were overwritten
-        self._told = False
-        self._powers = gamma ** np.arange(n_step + 1, dtype=np.float64)
-        self._written = 0  # vector steps ever added
-        self._count = 0
-
-    @classmethod
-    def layout(cls, rows: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> Layout:
-        """The arrays, all [rows, N, ...]."""
-        return transitions(rows, num_envs, obs_spec, action_spec)
-
-    def __len__(self) -> int:
-        """Transitions that count."""
-        return self._count
-
-    @property
-    def rings(self) -> Arrays:
-        """The arrays themselves, [rows, N, ...]; observations and successors are written by `add` alone."""
-        return self._arrays
-
-    @property
-    def written(self) -> int:
-        """Vector steps ever added."""
-        return self._written
-
-    @property
-    def filled(self) -> int:
-        """Rows that hold something."""
-        return min(self._written, self.rows)
-
-    def written_to(self, name: str) -> int:
-        """Rows ever added to a ring; it holds the newest of them."""
-        return self._frames.ended if self._frames is not None and name.startswith("ends") else self._written
-
-    def add(self, obs: ObsTree, actions: npt.NDArray[Any], step: StepRows, valid: Bools) -> None:
-        """Store one vector step; everything is copied.
-
-        Args:
-            obs: What was acted on, leaves [N, ...].
-            actions: The policy's actions, before the map to the environment's, [N, size] or [N].
-            step: What came of them.
-            valid: Rows that count, [N].
-
-        Raises:
-            ValueError: an array has another shape.
-        """
-        row = self._written % self.rows
-        first = self.obs_spec.leaves[0].path
-        seen = _both(obs, step.final_obs)
-        if self._frames is not None:
-            seen = {name: part for name, part in seen.items() if name.partition("/")[2] != first}
-        parts = {
-            **seen,
-            "actions": actions,
-            "rewards": step.rewards,
-            "terminated": step.terminated,
-            "truncated": step.truncated,
-            "valid": valid,
-        }
-        for name, part in parts.items():
-            if part.shape != self._arrays[name].shape[1:]:
-                raise ValueError(f"{name} has shape {part.shape}, not {self._arrays[name].shape[1:]}")
-        if self._frames is not None:
-            self._frames.add(self._written, obs[first], step.final_obs[first], valid)
-        self._count += int(np.count_nonzero(valid)) - int(np.count_nonzero(self._arrays["valid"][row]))
-        for name, part in parts.items():
-            self._arrays[name][row] = part
-        self._written += 1
-        if self._frames is not None and self._frames.needed > self._dropped:
-            self._drop_before(self._frames.needed)
-
-    def drop_unfinished(self, rows: Bools) -> Int64:
-        """Let no transition be sampled of the episodes that are unfinished in these environments, [N].
-
-        Returns:
-            The numbers of the rows that this is about, those that did not count before included.
-        """
-        stored = np.arange(self._oldest, self._next).reshape(-1, self.num_envs)
-        done = (self._flat["terminated"] | self._flat["truncated"]).take(stored % self.capacity)
-        # Done rows at or after each row, [rows, N]: a row without one belongs to the unfinished episode.
-        to_come = np.logical_or.accumulate(done[::-1])[::-1]
-        dropped = stored[~to_come & rows]
-        self._drop(dropped)
-        return dropped
-
-    def _drop_before(self, step: int) -> None:
-        """Let no transition before a vector step be sampled: what followed some of them is not there any more."""
-        first = max(self._oldest, self._dropped * self.num_envs)
-        self._dropped = step
-        if step * self.num_envs <= first:
-            return
-        if not self._told:
-            self._told = True
-            warnings.warn(
-                f"Episodes are shorter than {ENDS_SHARE} steps on average, so the replay holds fewer transitions than "
-                "buffer_size: it keeps their last frames apart, and gave up old ones (replay_frames='off' keeps all).",
-                stacklevel=3,
-            )
-        self._drop(np.arange(first, step * self.num_envs))
-
-    def _drop(self, index: Int64) -> None:
-        """Let these transitions not be sampled."""
-        self._flat["valid"][index % self.capacity] = False
-        self._count = int(np.count_nonzero(self._arrays["valid"]))
+        self._windows = Windows(gamma, n_step, num_envs, self.capacity)
 
     def sample(self, batch_size: int, stream: Stream) -> ReplayBatch:
         """Transitions drawn uniformly and independently (so also more than there are), [batch_size].
@@ -217,54 +84,6 @@ class Replay:
         if not (self._stored(index) & self._eligible(index)).all():
             raise IndexError("a transition that is not in the replay was asked for")
         return self._batch(index)
-
-    def state_dict(self, *, copy: bool = True) -> State:
-        """Everything needed to go on exactly: arrays of the rows written, and the vector steps ever added.
-
-        Args:
-            copy: False gives views of the replay's own memory, to be written out before the next `add`.
-        """
-        used = {name: array[: self.written_to(name)] for name, array in self._arrays.items()}
-        own = {} if self._frames is None else self._frames.state_dict()
-        parts = {name: array.copy() if copy else array for name, array in used.items()}
-        return {**parts, **own, "written": self._written}
-
-    def load_state_dict(self, state: State) -> None:
-        """Go on from what `state_dict` gave.
-
-        Raises:
-            UserError: it is not the state of a replay of this size and these spaces; nothing is changed.
-        """
-        written = state.get("written")
-        if type(written) is not int or written < 0:
-            raise bad_state("written", f"{written!r}, not a count")
-        if self._frames is not None:
-            self._frames.check(state, written)
-        parts = {}
-        for name, array in self._arrays.items():
-            count: Any = state["ended"] if self._frames is not None and name.startswith("ends") else written
-            parts[name] = entry(state, name, (min(count, len(array)), *array.shape[1:]), array.dtype)
-        self._arrays["valid"][:] = False
-        for name, part in parts.items():
-            self._arrays[name][: len(part)] = part
-        self._written = written
-        self._count = int(self._arrays["valid"].sum())
-        if self._frames is not None:
-            self._frames.load_state_dict(state, written)
-            self._dropped = self._frames.needed
-
-    @property
-    def _next(self) -> int:
-        """Number of the next vector step's first transition."""
-        return self._written * self.num_envs
-
-    @property
-    def _oldest(self) -> int:
-        """Number of the oldest row's first transition."""
-        return max(self._next - self.capacity, 0)
-
-    def _stored(self, index: Int64) -> Bools:
-        return (index >= self._oldest) & (index < self._next)
 
     def _eligible(self, index: Int64) -> Bools:
         """Which of these stored transitions may be sampled, [B]."""
@@ -304,10 +123,11 @@ class Replay:
             )
             discounts, inside = np.full(len(slot), self.gamma, dtype=np.float32), None
         else:
-            summed, last, discounts, inside = self._windows(index, slot)
-            rewards = torch.from_numpy(summed)
+            window = self._windows.of(self._flat, index, self._next)
+            rewards, discounts = torch.from_numpy(window.rewards), window.discounts
             (obs,), (actions,) = self._read(slot, ("obs",), ("actions",))
-            (next_obs,), (terminated,) = self._read(last, ("next_obs",), ("terminated",))
+            (next_obs,), (terminated,) = self._read(window.last, ("next_obs",), ("terminated",))
+            inside = self._inside(window) if self._give_inside else None
         return ReplayBatch(
             obs,
             actions,
@@ -320,84 +140,10 @@ class Replay:
             inside,
         )
 
-    def _windows(
-        self, index: Int64, slot: Int64
-    ) -> tuple[npt.NDArray[np.float32], Int64, npt.NDArray[np.float32], Inside | None]:
-        """Discounted rewards, place of the last step, discount of its successor for each window [B], and its inside."""
-        steps = index[:, None] + self.num_envs * np.arange(self.n_step)  # [B, n], steps of the same environment
-        slots = steps % self.capacity
-        done = self._flat["terminated"][slots] | self._flat["truncated"][slots]
-        taken = self._flat["valid"][slots] & (steps < self._next)
-        taken[:, 1:] &= ~done[:, :-1]
-        taken = np.logical_and.accumulate(taken, axis=1)
-        count = taken.sum(axis=1)
-        rewards = (np.where(taken, self._flat["rewards"][slots], 0.0) * self._powers[:-1]).sum(axis=1)
-        last = slots[np.arange(len(index)), count - 1]
-        inside = self._inside(slots, taken) if self._give_inside else None
-        return rewards.astype(np.float32), last, self._powers[count].astype(np.float32), inside
-
-    def _inside(self, slots: Int64, taken: Bools) -> Inside:
-        """All but the first steps of windows [B, n]; beyond a window's end its first step stands in, a legal one."""
-        discounts = np.where(taken, self._powers[:-1], 0.0).astype(np.float32)[:, 1:]
-        later = np.where(taken, slots, slots[:, :1])[:, 1:]
+    def _inside(self, window: Window) -> Inside:
+        later, discounts = self._windows.later(window)
         (obs,), _ = self._read(later.ravel(), ("obs",), ())
         return Inside(obs, torch.from_numpy(discounts))
-
-    def _read(
-        self, slot: Int64, which: tuple[str, ...], others: tuple[str, ...]
-    ) -> tuple[list[TensorTree], list[Tensor]]:
-        """Stored observations (`obs`, `next_obs`) as the policy takes them, and other arrays, at these places; copies.
-
-        Kernels fetch all of them in one call.
-        """
-        leaves = self.obs_spec.leaves
-        if not self.native or self._frames is not None:
-            trees = [{leaf.path: torch.from_numpy(self._leaf(each, leaf, slot)) for leaf in leaves} for each in which]
-            return trees, [torch.from_numpy(self._flat[name].take(slot, axis=0)) for name in others]
-        from steadyrl.kernels import _native
-
-        sources = [self._flat[f"{each}/{leaf.path}"] for each in which for leaf in leaves]
-        sources += [self._flat[name] for name in others]
-        taken = [np.empty((len(slot), *source.shape[1:]), dtype=source.dtype) for source in sources]
-        _native.gather(slot, sources, taken)
-        found = iter(taken)
-        trees = [
-            {leaf.path: torch.from_numpy(next(found).astype(leaf.stored_dtype, copy=False)) for leaf in leaves}
-            for _ in which
-        ]
-        return trees, [torch.from_numpy(array) for array in found]
-
-    def _leaf(self, which: str, leaf: Leaf, slot: Int64) -> npt.NDArray[Any]:
-        """One leaf of them, [B, ...], a copy."""
-        if self._frames is not None and leaf is self.obs_spec.leaves[0]:
-            env = slot % self.num_envs
-            time = self._written - 1 - (self._written - 1 - slot // self.num_envs) % self.rows
-            read = self._frames.obs if which == "obs" else self._frames.successors
-            return read(time, env, self._written).astype(leaf.stored_dtype, copy=False)
-        return self._flat[f"{which}/{leaf.path}"].take(slot, axis=0).astype(leaf.stored_dtype, copy=False)
-
-
-def _both(obs: ObsTree, successors: ObsTree) -> dict[str, npt.NDArray[Any]]:
-    """Observations and true successors by the names of their arrays."""
-    return {
-        **{f"obs/{path}": leaf for path, leaf in obs.items()},
-        **{f"next_obs/{path}": leaf for path, leaf in successors.items()},
-    }
-
-
-def rows_of(capacity: int, num_envs: int) -> int:
-    """Vector steps that fit.
-
-    Raises:
-        UserError: not one does.
-    """
-    if capacity < num_envs:
-        raise UserError(
-            f"buffer_size {capacity} has no room for one step of num_envs = {num_envs} environments.",
-            remedy=f"Raise buffer_size (--buffer-size) to at least {num_envs}.",
-            code="bad-value",
-        )
-    return capacity // num_envs
 
 
 def uniforms(stream: Stream, n: int) -> npt.NDArray[np.float64]:

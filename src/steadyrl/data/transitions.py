@@ -14,6 +14,7 @@ from steadyrl.spaces import ObsTree
 
 TensorTree = dict[str, Tensor]
 Bools = npt.NDArray[np.bool_]
+Int64 = npt.NDArray[np.int64]
 
 
 class StepRows(Protocol):
