@@ -57,33 +57,6 @@ def test_environments_have_a_name(env: Any, name: str) -> None:
     assert prepare_training("a2c", env, {}, preset="none").settings.env == name
 
 
-def test_none_leaves_the_default() -> None:
-    setup = prepare_training("ppo", Fast, {"eval_freq": None, "seed": None, "name": None}, preset="none")
-    assert (setup.settings.seed, setup.settings.eval_freq) == (0, None)
-
-
-def test_the_run_folder_may_be_text() -> None:
-    assert prepare_training("ppo", Fast, {"run_dir": "runs/x"}, preset="none").settings.run_dir == Path("runs/x")
-
-
-@pytest.mark.parametrize(
-    ("size", "said"),
-    [
-        ((8, 1, 4), None),
-        (
-            (8, 2, 5),
-            "3 minibatches of 5 and a smaller one of 1, whose single advantage is not normalised.",
-        ),
-        ((8, 2, 7), "2 minibatches of 7 and a smaller one of 2."),
-    ],
-)
-def test_a_remainder_is_said(size: tuple[int, int, int], said: str | None) -> None:
-    options = dict(zip(("n_steps", "num_envs", "batch_size"), size, strict=True))
-    notices = prepare_training("ppo", Fast, options, preset="none").notices
-    told = [notice.message for notice in notices if notice.code == "remainder"]
-    assert told == ([f"A rollout of 16 makes {said}"] if said else [])
-
-
 @pytest.mark.parametrize(
     ("options", "level", "said"),
     [
@@ -199,29 +172,6 @@ def test_torch_is_not_imported_until_the_training() -> None:
         "assert 'torch' not in sys.modules"
     )
     run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize(
-    ("total", "said"),
-    [
-        (15, "15 steps make 1 update of the networks"),
-        (31, "31 steps make 2 updates of the networks"),
-        (32, None),
-        (None, None),
-    ],
-)
-def test_a_total_of_hardly_a_rollout_is_said(total: int | None, said: str | None) -> None:
-    setup = prepare_training("ppo", Fast, {"n_steps": 16, "batch_size": 16}, preset="none", total_timesteps=total)
-    told = [notice.message for notice in setup.notices if notice.code == "config"]
-    assert [message.startswith(said or "") for message in told] == ([True] if said else [])
-
-
-def test_arguments_of_the_environment_are_stored_as_python_numbers() -> None:
-    setup = prepare_training("ppo", ConstantReward, {"env_kwargs": {"horizon": np.int64(4)}}, preset="none")
-    assert setup.settings.env_kwargs == {"horizon": 4}
-    assert type(setup.settings.env_kwargs["horizon"]) is int
-    with pytest.raises(UserError, match=r"env_kwargs\['horizon'\]"):
-        prepare_training("ppo", ConstantReward, {"env_kwargs": {"horizon": np.arange(2)}}, preset="none")
 
 
 def test_an_algorithm_has_a_name() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,26 +16,22 @@ from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
 from steadyrl.configs import Config
 from steadyrl.envs.make import EnvFactory
-from steadyrl.envs.vector import VectorAdapter, make_vec
+from steadyrl.envs.vector import VectorAdapter
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
-from steadyrl.spaces.masks import mask_width
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
 from steadyrl.training.backend import settled, with_masks_found
+from steadyrl.training.calling import run_call
 from steadyrl.training.compiling import Choice, require_compilable
 from steadyrl.training.determinism import repeatable
-from steadyrl.training.ending import recorded
+from steadyrl.training.environments import make_environments
 from steadyrl.training.events import Listener, Notice
-from steadyrl.training.files import jsonable, write_atomic
+from steadyrl.training.files import write_atomic
 from steadyrl.training.learning import Learning
-from steadyrl.training.lock import writing
 from steadyrl.training.loops import Loop, make_loop
-from steadyrl.training.plan import make_folder
 from steadyrl.training.policies import new_policy, require_same_spaces
-from steadyrl.training.predicting import predicted, valued
-from steadyrl.training.run_folder import RunFolder
-from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training, restarts_of, skipping_of
-from steadyrl.training.signals import release
+from steadyrl.training.predicting import insist_on_masks, predicted, valued
+from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
 from steadyrl.training.threads import computing_threads
 
 
@@ -124,31 +119,16 @@ class Agent:
         """
         if self._loop is None:
             self.settle(say)
-            venv, self._venv = self._venv or self._environments(), None
+            setup = self.require_setup()
+            venv, self._venv = self._venv or make_environments(setup, self.seeds, self.policy.obs_spec), None
             try:
                 with self.computing():
                     start = int(self.about.get("num_timesteps", 0))
-                    self._loop = make_loop(self.require_setup(), self.policy, self.seeds, venv, start)
+                    self._loop = make_loop(setup, self.policy, self.seeds, venv, start)
             except BaseException:
                 venv.close()
                 raise
         return self._loop
-
-    def _environments(self) -> VectorAdapter:
-        """The training environments, newly made."""
-        setup = self.require_setup()
-        settings, restarts = setup.settings, restarts_of(setup, self.seeds)
-        return make_vec(
-            setup.source,
-            self.config.num_envs,
-            vec=settings.vec,
-            skipping=skipping_of(setup, self.seeds, restarts),
-            restarts=restarts,
-            num_workers=settings.num_workers,
-            env_timeout=settings.env_timeout,
-            obs_spec=self.policy.obs_spec,
-            masks=settings.action_masks,
-        )
 
     def settle(self, tell: Callable[[Notice], None]) -> None:
         """Decide how the environments are stepped and whether they have action masks, where that was left open.
@@ -162,7 +142,7 @@ class Agent:
         self.setup = settled(self.setup, (lambda notice: None) if said else tell)
         undecided = self.setup.settings.action_masks == "auto"
         if undecided:
-            self.setup, self._venv = with_masks_found(self.setup, self._environments, self.seeds)
+            self.setup, self._venv = with_masks_found(self.setup, self.seeds, self.policy.obs_spec)
             self.policy.masked = bool(self.setup.masks_found)
         if self.policy.masked and "masks" not in self.told:
             self.told.add("masks")  # decided or found: a run that is made again has it decided
@@ -220,22 +200,7 @@ class Agent:
         if unknown:
             raise unknown_argument(next(iter(unknown)))
         learning = Learning(self, total_timesteps, schedule_steps, listeners_of(callback), say, eval_env)
-        folder, setup = None, self.require_setup()
-        if run_dir is not None:
-            folder = make_folder(setup.over(learning.total), run_dir=path_of(run_dir, "run_dir"), generators="script")
-        elif setup.settings.capture_video:
-            raise UserError(
-                "capture_video has no effect without a run folder to write videos into.",
-                remedy="Pass run_dir to learn, or leave capture_video out.",
-                code="no-run-dir",
-            )
-        with nullcontext() if folder is None else recorded(folder), _only_writer(folder):
-            outcome = learning.run(folder=folder)
-            release()
-        if outcome.signal == "SIGINT":
-            raise KeyboardInterrupt
-        if outcome.signal:
-            raise SystemExit(128 + getattr(signal, outcome.signal))
+        run_call(learning, self.require_setup(), None if run_dir is None else path_of(run_dir, "run_dir"))
         return self
 
     def require_setup(self) -> Setup:
@@ -301,20 +266,11 @@ class Agent:
                 finite or above 1e18, or a mask allows nothing.
         """
         if action_masks is not None:
-            self._insist_on_masks()
+            undecided = self.setup is not None and self.setup.settings.action_masks == "auto"
+            insist_on_masks(self.policy, undecided)
         stream = None if deterministic else self.predict_stream
         with self.computing():
             return predicted(self.policy, obs, state, episode_start, action_masks, stream)
-
-    def _insist_on_masks(self) -> None:
-        """Raises UserError for a policy that was not made to be told what is allowed."""
-        undecided = self.setup is not None and self.setup.settings.action_masks == "auto"
-        if not self.policy.masked and not (undecided and mask_width(self.policy.action_spec)):
-            raise UserError(
-                "action_masks were given, but this policy was not made for masks.",
-                remedy="Leave action_masks out, or train with action_masks='on' (--action-masks on).",
-                code="unsupported",
-            )
 
     def value(self, obs: Any, state: Any = None, episode_start: Any = None) -> npt.NDArray[np.float32]:
         """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards.
@@ -344,14 +300,7 @@ class Agent:
         about = {**self.about, "algo": self.algo, "config": to_json(self.config), "num_timesteps": self.num_timesteps}
         if self.setup is not None:
             about.pop("wrappers", None)
-            settings = self.setup.settings
-            about |= {
-                "env": settings.env,
-                "env_kwargs": jsonable(dict(settings.env_kwargs)),
-                "max_episode_steps": settings.max_episode_steps,
-                "seed": settings.seed,
-            }
-            about |= {"wrappers": jsonable(settings.said)} if settings.said else {}
+            about |= self.setup.about
         return Bundle(self.policy, about)
 
     def save(self, path: str | Path) -> Path:
@@ -381,10 +330,6 @@ class Agent:
     def __repr__(self) -> str:
         env = self.setup.settings.env if self.setup else None
         return f"{type(self).__name__}(env={env!r}, num_timesteps={self.num_timesteps})"
-
-
-def _only_writer(folder: RunFolder | None) -> AbstractContextManager[None]:
-    return nullcontext() if folder is None else writing(folder.path, folder.shown)
 
 
 def say(notice: Notice) -> None:

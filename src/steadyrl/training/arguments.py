@@ -10,7 +10,7 @@ from typing import Any
 from steadyrl.config import HABITS
 from steadyrl.errors import UserError, nearest
 from steadyrl.training.events import Listener
-from steadyrl.training.setup import SETTINGS
+from steadyrl.training.settings import SETTINGS
 
 _LEARN = ("total_timesteps", "schedule_steps", "callback", "eval_env", "run_dir")
 

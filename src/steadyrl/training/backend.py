@@ -12,7 +12,9 @@ from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.vector import VectorAdapter
 from steadyrl.errors import RunFailedError
 from steadyrl.seeding import Seeds
+from steadyrl.spaces import ObsSpec
 from steadyrl.spaces.masks import mask_width
+from steadyrl.training.environments import make_environments
 from steadyrl.training.events import Notice
 from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.setup import Setup
@@ -54,17 +56,15 @@ def _choice(setup: Setup, source: EnvFactory, num_envs: int, free: int) -> Choic
         return Choice("async", f"only a process of its own survives this: {error.message.rstrip('.')}")
 
 
-def with_masks_found(
-    setup: Setup, make: Callable[[], VectorAdapter], seeds: Seeds
-) -> tuple[Setup, VectorAdapter | None]:
+def with_masks_found(setup: Setup, seeds: Seeds, obs_spec: ObsSpec) -> tuple[Setup, VectorAdapter | None]:
     """The setup with `action_masks='auto'` replaced by on or off, and the environments where they were made for that.
 
     They were reset as the training's first step is to: the next reset with the same seeds gives what was observed.
 
     Args:
         setup: Of the training.
-        make: Makes its environments.
         seeds: Those of the run.
+        obs_spec: Leaves of the observation, as the policy takes them.
 
     Raises:
         UserError: an environment cannot be made, or with masks too little memory is free.
@@ -72,7 +72,7 @@ def with_masks_found(
     """
     if not mask_width(setup.action_spec):
         return setup.with_masks(False), None
-    venv = make()
+    venv = make_environments(setup, seeds, obs_spec)
     try:
         return setup.with_masks(venv.look_for_masks(seeds.env_seeds(venv.num_envs))), venv
     except BaseException:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from steadyrl.configs import Config, DQNConfig, OffPolicyConfig
+from steadyrl.configs import Config, OffPolicyConfig
 from steadyrl.data.frames import Frames, fits
-from steadyrl.data.layouts import replay_bytes
 from steadyrl.data.memory import shown
 from steadyrl.envs.around import Stacking
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.training.events import Notice
+from steadyrl.training.sizes import replay_size
 
 
 def frames_of(config: OffPolicyConfig, obs_spec: ObsSpec, stacking: Stacking | None) -> Frames | None:
@@ -44,17 +42,9 @@ def frames_of(config: OffPolicyConfig, obs_spec: ObsSpec, stacking: Stacking | N
 def frames_notice(config: Config, obs_spec: ObsSpec, action_spec: ActionSpec, frames: Frames) -> Notice:
     """What is said of it, once."""
     assert isinstance(config, OffPolicyConfig)
-    prioritized = isinstance(config, DQNConfig) and config.prioritized
-    size = partial(
-        replay_bytes,
-        config.buffer_size,
-        config.num_envs,
-        obs_spec,
-        action_spec,
-        prioritized=prioritized,
-    )
+    once, whole = (replay_size(config, obs_spec, action_spec, each, config.buffer_size) for each in (frames, None))
     return Notice(
         "replay-frames",
-        f"The replay keeps each frame of the {frames.number} in an observation once: {shown(size(frames=frames))} for "
-        f"buffer_size {config.buffer_size} instead of {shown(size())}.",
+        f"The replay keeps each frame of the {frames.number} in an observation once: {shown(once)} for "
+        f"buffer_size {config.buffer_size} instead of {shown(whole)}.",
     )

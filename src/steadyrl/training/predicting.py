@@ -12,7 +12,7 @@ from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionTree, ObsTree
-from steadyrl.spaces.masks import MASK, read_mask, read_masks
+from steadyrl.spaces.masks import MASK, mask_width, read_mask, read_masks
 from steadyrl.training.guards import require_sane
 
 Floats = npt.NDArray[np.float32]
@@ -36,6 +36,16 @@ def predicted(
     before, starts = _remembered(policy, tree, state, episode_start, single)
     actions, after = policy.respond(tree, before, starts, stream=stream)
     return _given(policy, actions, single), after[0] if single else after
+
+
+def insist_on_masks(policy: Policy, undecided: bool) -> None:
+    """Raise UserError for a policy that was not made to be told what is allowed, nor is about to be."""
+    if not policy.masked and not (undecided and mask_width(policy.action_spec)):
+        raise UserError(
+            "action_masks were given, but this policy was not made for masks.",
+            remedy="Leave action_masks out, or train with action_masks='on' (--action-masks on).",
+            code="unsupported",
+        )
 
 
 def _given(policy: Policy, actions: npt.NDArray[Any], single: bool) -> Any:

@@ -3,60 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from steadyrl.config import (
-    Resolved,
-    check_algo,
-    coerce,
-    encode,
-    hints,
-    resolve,
-    storable_kwargs,
-    storable_wrappers,
-    to_json,
-    unknown_key,
-)
-from steadyrl.configs import DQNConfig, OffPolicyConfig, OnPolicyConfig, PPOConfig
+from steadyrl.config import Resolved, check_algo, encode, resolve, to_json
+from steadyrl.configs import OffPolicyConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.configs.suitability import check_masks, check_suitable
 from steadyrl.configs.wrapping import WRAPPER_FIELDS
 from steadyrl.data.frames import Frames
-from steadyrl.data.layouts import replay_bytes
-from steadyrl.data.memory import require_memory
 from steadyrl.envs.around import Stacking
 from steadyrl.envs.choice import Choice
 from steadyrl.envs.goals import goal_functions
 from steadyrl.envs.make import EnvFactory, make_env_factory
-from steadyrl.envs.nonfinite import Skipping
-from steadyrl.envs.restart import Restarts
 from steadyrl.envs.vector import insist_on_restartable
 from steadyrl.envs.wrapping import stacking_of
 from steadyrl.errors import UserError
-from steadyrl.seeding import Seeds
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.spaces.masks import MaskedSpec
 from steadyrl.training.architectures import class_names
 from steadyrl.training.events import Notice
+from steadyrl.training.files import jsonable
 from steadyrl.training.frames import frames_notice, frames_of
-from steadyrl.training.sizes import check_description, check_rollout, check_sizes
+from steadyrl.training.notices import notices_of
+from steadyrl.training.settings import SETTINGS, fields_of, read_settings, require_known
+from steadyrl.training.sizes import check_description, check_replay, check_rollout, check_sizes
 from steadyrl.training.spaces import encoders_of, reading_of, space_notices
 from steadyrl.training.wrapped import around_singles, insist_on_bare
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]] | VectorEnv
-SETTINGS = {field.name for field in dataclasses.fields(RunSettings)}
-_DETERMINISTIC = (
-    "Deterministic: on a GPU PyTorch takes only operations that repeat, which are slower, and cuBLAS about 24 MiB more "
-    "of its memory; on a CPU nothing changes."
-)
 _PASSING = ("env", "env_kwargs", "max_episode_steps", "run_dir", "name")  # do not go from one environment to the next
 
 
@@ -121,16 +100,28 @@ class Setup:
         if found:
             stored = MaskedSpec(self.obs_spec, self.action_spec)
             if isinstance(config, OffPolicyConfig):
-                _check_replay(config, self.source, stored, self.action_spec, self.frames)
+                check_replay(config, stored, self.action_spec, self.frames)
             else:
                 check_rollout(config, stored, self.action_spec)
         settings = dataclasses.replace(self.settings, action_masks="on" if found else "off")
         return dataclasses.replace(self, settings=settings, masks_found=found)
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a saved policy tells of the training."""
+        settings = self.settings
+        return {
+            "env": settings.env,
+            "env_kwargs": jsonable(dict(settings.env_kwargs)),
+            "max_episode_steps": settings.max_episode_steps,
+            "seed": settings.seed,
+            **({"wrappers": jsonable(settings.said)} if settings.said else {}),
+        }
+
     def to_json(self) -> dict[str, Any]:
         """What `config.json` holds."""
         resolved = self.resolved
-        settings = {name: encode(value) for name, value in _fields(self.settings).items() if name != "env_kwargs"}
+        settings = {name: encode(value) for name, value in fields_of(self.settings).items() if name != "env_kwargs"}
         settings["run_dir"] = None if self.settings.run_dir is None else str(self.settings.run_dir)
         settings["env_kwargs"] = dict(self.settings.env_kwargs)
         settings["wrappers"] = [dict(entry) for entry in self.settings.wrappers]
@@ -179,41 +170,41 @@ def prepare_training(
     options = {name: value for name, value in options.items() if name != "encoders"}
     own = {name: value for name, value in options.items() if name in SETTINGS}
     overrides = {name: value for name, value in options.items() if name not in SETTINGS}
-    _require_known(algo, overrides)
-    settings = _settings({**own, "env": _name(env)})
-    source: EnvFactory | VectorEnv
-    if isinstance(env, gym.vector.VectorEnv):
-        insist_on_bare(settings)
-        source = env
-        spaces, stacking = (env.single_observation_space, env.single_action_space), None
-        overrides["num_envs"] = _own_number(overrides, env.num_envs, "a vector environment")
-    else:
-        source = make_env_factory(
-            env,
-            env_kwargs=dict(settings.env_kwargs),
-            max_episode_steps=settings.max_episode_steps,
-            wrappers=around_singles(settings),
-        )
+    require_known(algo, overrides)
+    settings = read_settings({**own, "env": _name(env)})
+    opened = _opened(env, settings)
+    source = opened.source
+    if isinstance(source, EnvFactory):
         settings = dataclasses.replace(settings, env=source.id)
-        spaces, stacking = _spaces(env, source)
-        if isinstance(env, gym.Env):
-            overrides["num_envs"] = _own_number(overrides, 1, "an environment instance")
-    if preset == "auto" and isinstance(env, gym.Env | gym.vector.VectorEnv):
-        preset = "none"
+        source.action_masks = settings.action_masks != "off"
+    if opened.number is not None:
+        overrides["num_envs"] = _own_number(overrides, *opened.number)
+        preset = "none" if preset == "auto" else preset
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
-    obs_spec = ObsSpec.of(spaces[0], reading_of(resolved.config, encoders))
-    action_spec = ActionSpec.of(spaces[1])
+    obs_spec = ObsSpec.of(opened.observation, reading_of(resolved.config, encoders))
+    action_spec = ActionSpec.of(opened.action)
     check_suitable(resolved.algo, resolved.config, action_spec)
     check_masks(settings.action_masks, action_spec)
-    if isinstance(source, EnvFactory):
-        source.action_masks = settings.action_masks != "off"
     frames = None
     if isinstance(resolved.config, OffPolicyConfig):
-        frames = frames_of(resolved.config, obs_spec, stacking)
+        frames = frames_of(resolved.config, obs_spec, opened.stacking)
+    instance = env if isinstance(env, gym.Env | gym.vector.VectorEnv) else None
+    setup = Setup(resolved, settings, source, obs_spec, action_spec, (), instance, encoders=encoders, frames=frames)
+    _check(setup)
+    return dataclasses.replace(setup, notices=_notices(setup))
+
+
+def _check(setup: Setup) -> None:
+    """Raises UserError where the parts do not fit together, or this machine has no room for them."""
+    config, settings, source = setup.resolved.config, setup.settings, setup.source
+    obs_spec, action_spec = setup.obs_spec, setup.action_spec
+    if isinstance(config, OffPolicyConfig):
+        if config.hindsight != "none":
+            goal_functions(source).env.close()  # which says where the environment has no goals
         stored = MaskedSpec(obs_spec, action_spec) if settings.action_masks == "on" else obs_spec
-        _check_replay(resolved.config, source, stored, action_spec, frames)
-    check_sizes(resolved.config, obs_spec, action_spec, vec=settings.vec, encoders=encoders)
-    check_description(settings, resolved.config, obs_spec, action_spec)
+        check_replay(config, stored, action_spec, setup.frames)
+    check_sizes(config, obs_spec, action_spec, vec=settings.vec, encoders=setup.encoders)
+    check_description(settings, config, obs_spec, action_spec)
     if settings.on_env_error == "restart":
         insist_on_restartable(source, settings.vec)
     if settings.capture_video and not (isinstance(source, EnvFactory) and source.can_remake):
@@ -222,11 +213,15 @@ def prepare_training(
             remedy="Pass an id or a function instead of an instance.",
             code="no-env",
         )
-    instance = env if isinstance(env, gym.Env | gym.vector.VectorEnv) else None
-    notices = (*_notices(resolved, settings), *space_notices(resolved.config, obs_spec, action_spec, encoders))
-    if frames is not None:
-        notices += (frames_notice(resolved.config, obs_spec, action_spec, frames),)
-    return Setup(resolved, settings, source, obs_spec, action_spec, notices, instance, encoders=encoders, frames=frames)
+
+
+def _notices(setup: Setup) -> tuple[Notice, ...]:
+    config, obs_spec, action_spec = setup.resolved.config, setup.obs_spec, setup.action_spec
+    notices = notices_of(setup.resolved, setup.settings)
+    notices += space_notices(config, obs_spec, action_spec, setup.encoders)
+    if setup.frames is not None:
+        notices.append(frames_notice(config, obs_spec, action_spec, setup.frames))
+    return tuple(notices)
 
 
 def prepare_again(
@@ -246,7 +241,7 @@ def prepare_again(
     Raises:
         UserError: as `prepare_training`.
     """
-    kept = {} if before is None else {name: value for name, value in _fields(before).items() if name not in _PASSING}
+    kept = {} if before is None else {name: value for name, value in fields_of(before).items() if name not in _PASSING}
     chosen = {**kept, **trained}
     if isinstance(env, gym.Env | gym.vector.VectorEnv):
         for name in ("num_envs", "vec", "num_workers"):
@@ -256,129 +251,36 @@ def prepare_again(
     return prepare_training(algo, env, chosen | dict(options), preset="none")
 
 
-def restarts_of(setup: Setup, seeds: Seeds) -> Restarts | None:
-    """How failing environments are started anew; None where the run stops instead."""
-    settings, num_envs = setup.settings, setup.resolved.config.num_envs
-    if settings.on_env_error == "stop":
-        return None
-    return Restarts(num_envs, settings.env_restart_budget, seeds.env)
+class _Opened(NamedTuple):
+    """The environment that the user gave, looked at."""
+
+    source: EnvFactory | VectorEnv
+    observation: gym.Space[Any]
+    action: gym.Space[Any]
+    stacking: Stacking | None  # how frames are stacked
+    number: tuple[int, str] | None  # of environments in an object that was given, and what it is
 
 
-def skipping_of(setup: Setup, seeds: Seeds, restarts: Restarts | None) -> Skipping | None:
-    """How an environment that tells a bad number is started anew; None where the run stops instead."""
-    settings, num_envs = setup.settings, setup.resolved.config.num_envs
-    if settings.on_nonfinite == "stop":
-        return None
-    return Skipping(restarts or Restarts(num_envs, sys.maxsize, seeds.env), settings.nonfinite_limit, told=True)
-
-
-def _check_replay(
-    config: OffPolicyConfig,
-    source: EnvFactory | VectorEnv,
-    obs_spec: ObsSpec,
-    action_spec: ActionSpec,
-    frames: Frames | None,
-) -> None:
-    """Raises UserError where the replay does not fit into memory, or hindsight finds no goals."""
-    if config.hindsight != "none":
-        goal_functions(source).env.close()
-    if config.replay_dir is None:
-        size = partial(
-            replay_bytes,
-            num_envs=config.num_envs,
-            obs_spec=obs_spec,
-            action_spec=action_spec,
-            prioritized=isinstance(config, DQNConfig) and config.prioritized,
-            hindsight=config.hindsight != "none",
-            frames=frames,
-        )
-        limit = config.memory_limit
-        require_memory(size, config.buffer_size, num_envs=config.num_envs, limit=limit)
-
-
-def _notices(resolved: Resolved, settings: RunSettings) -> list[Notice]:
-    notices = [Notice("config", note) for note in resolved.notes]
-    if settings.deterministic:
-        notices.append(Notice("deterministic", _DETERMINISTIC))
-    if resolved.preset:
-        text = f"Preset {resolved.preset} for {resolved.algo.upper()} (source: {resolved.preset_source})."
-        notices.append(Notice("preset", text))
-    if isinstance(resolved.config, OnPolicyConfig):
-        notices += _rollout_notices(resolved, resolved.config)
-    return notices
-
-
-def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]:
-    """What does not go into whole minibatches or rollouts."""
-    notices, rollout, total = [], config.n_steps * config.num_envs, resolved.total_timesteps
-    if isinstance(config, PPOConfig) and config.recurrent != "none":
-        notices += _sequence_notices(config)
-    elif isinstance(config, PPOConfig) and rollout % config.batch_size:
-        rest = rollout % config.batch_size
-        alone = ", whose single advantage is not normalised" if rest == 1 and config.normalize_advantage else ""
-        notices.append(
-            Notice(
-                "remainder",
-                f"A rollout of {rollout} makes {rollout // config.batch_size} minibatches of {config.batch_size} "
-                f"and a smaller one of {rest}{alone}.",
-            )
-        )
-    if resolved.sources["total_timesteps"] == "explicit" and total < 2 * rollout:
-        updates = -(-total // rollout)
-        notices.append(
-            Notice(
-                "config",
-                f"{total} steps make {updates} update{'s' if updates > 1 else ''} of the networks, "
-                f"one for each {rollout} (n_steps * num_envs): lower n_steps for more.",
-            )
-        )
-    return notices
-
-
-def _sequence_notices(config: PPOConfig) -> list[Notice]:
-    """What minibatches of whole sequences come to, where that is not what was asked for."""
-    each, steps = max(1, config.batch_size // config.n_steps), config.n_steps
-    rest = config.num_envs % each
-    if each * steps == config.batch_size and not rest:
-        return []
-    text = f"A recurrent policy learns from whole sequences: a minibatch has {each} of {steps} steps"
-    last = f", and the last one of each epoch {rest}" if rest else ""
-    return [Notice("sequences", f"{text}{last} (batch_size is {config.batch_size}).")]
-
-
-def _settings(given: Mapping[str, Any]) -> RunSettings:
-    known = get_type_hints(RunSettings)
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        if value is None and name != "env":
-            continue
-        if name == "run_dir":
-            values[name] = coerce(value, Path, name)
-        else:
-            reads = {"env_kwargs": storable_kwargs, "wrappers": storable_wrappers}.get(name)
-            values[name] = coerce(value, known[name], name) if reads is None else reads(value)
-    return RunSettings(**values)
-
-
-def _require_known(algo: str, overrides: Mapping[str, Any]) -> None:
-    """Raises UserError for a name that is neither a hyperparameter nor a setting; it suggests one of either."""
-    known = hints(algo)
-    for name in overrides:
-        plain = name.replace("-", "_")
-        if plain not in known and plain.removesuffix("_end") not in known:
-            raise unknown_key(algo, name, {*known, *SETTINGS})
-
-
-def _spaces(env: EnvLike, source: EnvFactory) -> tuple[tuple[gym.Space[Any], gym.Space[Any]], Stacking | None]:
-    """Observation and action space, and how frames are stacked; the factory makes one environment for this, unless
-    there is one already.
-    """
+def _opened(env: EnvLike, settings: RunSettings) -> _Opened:
+    """What makes the environments, and their spaces; one is made for this, unless there is one already."""
+    if isinstance(env, gym.vector.VectorEnv):
+        insist_on_bare(settings)
+        spaces = env.single_observation_space, env.single_action_space
+        return _Opened(env, *spaces, None, (env.num_envs, "a vector environment"))
+    source = make_env_factory(
+        env,
+        env_kwargs=dict(settings.env_kwargs),
+        max_episode_steps=settings.max_episode_steps,
+        wrappers=around_singles(settings),
+    )
+    number = None
     if isinstance(env, gym.Env):
+        number = 1, "an environment instance"
         probe: gym.Env[Any, Any] = env if source.wrapping is None else source.wrapped(env)
     else:
         probe = source()
         probe.close()
-    return (probe.observation_space, probe.action_space), stacking_of(probe)
+    return _Opened(source, probe.observation_space, probe.action_space, stacking_of(probe), number)
 
 
 def _own_number(overrides: Mapping[str, Any], number: int, what: str) -> int:
@@ -399,7 +301,3 @@ def _name(env: EnvLike) -> str:
     if spec is not None:
         return str(spec.id)
     return getattr(env, "__name__", type(env).__name__)
-
-
-def _fields(settings: RunSettings) -> dict[str, Any]:
-    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}

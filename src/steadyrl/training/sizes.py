@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import psutil
 
 from steadyrl.config import encode, to_json
-from steadyrl.configs import Config, OnPolicyConfig
+from steadyrl.configs import Config, DQNConfig, OffPolicyConfig, OnPolicyConfig
 from steadyrl.configs.run import RunSettings
+from steadyrl.data.frames import Frames
+from steadyrl.data.layouts import replay_bytes
+from steadyrl.data.memory import require_memory
 from steadyrl.errors import UserError
 from steadyrl.nn.architecture import MAX_BUNDLE, MAX_JSON, MAX_LAYERS, Architecture
 from steadyrl.spaces import ActionSpec, ObsSpec
@@ -69,6 +73,26 @@ def check_rollout(config: OnPolicyConfig, obs: ObsSpec, action: ActionSpec) -> N
         rows * (_row_bytes(obs, action) + _ROW_BYTES),
         f"A rollout of n_steps {config.n_steps} * num_envs {config.num_envs} transitions",
         "Lower n_steps or num_envs.",
+    )
+
+
+def check_replay(config: OffPolicyConfig, obs: ObsSpec, action: ActionSpec, frames: Frames | None) -> None:
+    """Raises UserError for a replay that does not fit into this machine's memory; one in files needs not."""
+    if config.replay_dir is None:
+        size = partial(replay_size, config, obs, action, frames)
+        require_memory(size, config.buffer_size, num_envs=config.num_envs, limit=config.memory_limit)
+
+
+def replay_size(config: OffPolicyConfig, obs: ObsSpec, action: ActionSpec, frames: Frames | None, capacity: int) -> int:
+    """Bytes of a replay of so many transitions; with `frames` it keeps each frame once."""
+    return replay_bytes(
+        capacity,
+        config.num_envs,
+        obs,
+        action,
+        prioritized=isinstance(config, DQNConfig) and config.prioritized,
+        hindsight=config.hindsight != "none",
+        frames=frames,
     )
 
 

@@ -1,0 +1,64 @@
+"""What a user should know of a configuration before the training starts."""
+
+from __future__ import annotations
+
+from steadyrl.config import Resolved
+from steadyrl.configs import OnPolicyConfig, PPOConfig
+from steadyrl.configs.run import RunSettings
+from steadyrl.training.events import Notice
+
+_DETERMINISTIC = (
+    "Deterministic: on a GPU PyTorch takes only operations that repeat, which are slower, and cuBLAS about 24 MiB more "
+    "of its memory; on a CPU nothing changes."
+)
+
+
+def notices_of(resolved: Resolved, settings: RunSettings) -> list[Notice]:
+    """What follows from the configuration alone."""
+    notices = [Notice("config", note) for note in resolved.notes]
+    if settings.deterministic:
+        notices.append(Notice("deterministic", _DETERMINISTIC))
+    if resolved.preset:
+        text = f"Preset {resolved.preset} for {resolved.algo.upper()} (source: {resolved.preset_source})."
+        notices.append(Notice("preset", text))
+    if isinstance(resolved.config, OnPolicyConfig):
+        notices += _rollout_notices(resolved, resolved.config)
+    return notices
+
+
+def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]:
+    """What does not go into whole minibatches or rollouts."""
+    notices, rollout, total = [], config.n_steps * config.num_envs, resolved.total_timesteps
+    if isinstance(config, PPOConfig) and config.recurrent != "none":
+        notices += _sequence_notices(config)
+    elif isinstance(config, PPOConfig) and rollout % config.batch_size:
+        rest = rollout % config.batch_size
+        alone = ", whose single advantage is not normalised" if rest == 1 and config.normalize_advantage else ""
+        notices.append(
+            Notice(
+                "remainder",
+                f"A rollout of {rollout} makes {rollout // config.batch_size} minibatches of {config.batch_size} "
+                f"and a smaller one of {rest}{alone}.",
+            )
+        )
+    if resolved.sources["total_timesteps"] == "explicit" and total < 2 * rollout:
+        updates = -(-total // rollout)
+        notices.append(
+            Notice(
+                "config",
+                f"{total} steps make {updates} update{'s' if updates > 1 else ''} of the networks, "
+                f"one for each {rollout} (n_steps * num_envs): lower n_steps for more.",
+            )
+        )
+    return notices
+
+
+def _sequence_notices(config: PPOConfig) -> list[Notice]:
+    """What minibatches of whole sequences come to, where that is not what was asked for."""
+    each, steps = max(1, config.batch_size // config.n_steps), config.n_steps
+    rest = config.num_envs % each
+    if each * steps == config.batch_size and not rest:
+        return []
+    text = f"A recurrent policy learns from whole sequences: a minibatch has {each} of {steps} steps"
+    last = f", and the last one of each epoch {rest}" if rest else ""
+    return [Notice("sequences", f"{text}{last} (batch_size is {config.batch_size}).")]
