@@ -17,8 +17,7 @@ from steadyrl.seeding import Seeds
 from steadyrl.training.agent import Agent
 from steadyrl.training.arguments import path_of
 from steadyrl.training.evaluation import Evaluation
-from steadyrl.training.evaluator import Evaluator
-from steadyrl.training.learning import eval_source
+from steadyrl.training.evaluator import Evaluator, eval_source
 from steadyrl.training.policies import require_same_spaces, resolve_device, with_kernels
 from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.spaces import encoders_of, migrated

@@ -1,13 +1,15 @@
-"""Who evaluates a run: holds the evaluation environments between two evaluations."""
+"""Who evaluates an agent, and where; the evaluation environments are held between two evaluations."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from steadyrl.envs.make import EnvFactory
+from steadyrl.configs.run import RunSettings
+from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.types import VecEnv
+from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
@@ -21,6 +23,11 @@ from steadyrl.training.evaluation import (
     unwatched,
 )
 from steadyrl.training.generators import global_generators_kept
+from steadyrl.training.setup import EnvLike
+from steadyrl.training.wrapped import around_singles
+
+if TYPE_CHECKING:
+    from steadyrl.training.agent import Agent
 
 
 class Evaluator:
@@ -69,3 +76,36 @@ class Evaluator:
             for env in self._envs:
                 env.close()
         self._envs = []
+
+
+def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None:
+    """Where the agent is evaluated: in `env`, else in environments like its own, else nowhere.
+
+    Raises:
+        UserError: `env` cannot be made, or is the environment that the agent is trained in.
+    """
+    own = agent.setup.instance if agent.setup else None
+    if own is not None and isinstance(env, gym.Env | gym.vector.VectorEnv) and env.unwrapped is own.unwrapped:
+        raise UserError(
+            "The environment to evaluate in is the one that the agent is trained in, which evaluation would disturb.",
+            remedy="Pass another one, or an id or a function that makes one.",
+            code="env-instance",
+        )
+    if isinstance(env, gym.vector.VectorEnv):
+        return make_vec(env, masks="on" if agent.policy.masked else "off")
+    if env is not None:
+        settings = agent.setup.settings if agent.setup else None
+        return make_env_factory(
+            env,
+            env_kwargs=dict(settings.env_kwargs) if settings and isinstance(env, str) else {},
+            max_episode_steps=settings.max_episode_steps if settings and isinstance(env, str) else None,
+            wrappers=around_singles(settings) if settings else None,
+        )
+    factory = agent.env_factory
+    return factory.remake() if factory is not None and factory.can_remake else None
+
+
+def spared_failures(settings: RunSettings) -> frozenset[str]:
+    """Codes of the failures that leave an evaluation episode out instead of ending the run."""
+    restarts, skips = settings.on_env_error == "restart", settings.on_nonfinite == "skip"
+    return frozenset(["env-error"] * restarts + ["env-nonfinite"] * skips)

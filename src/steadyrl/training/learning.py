@@ -6,42 +6,34 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import gymnasium as gym
 import numpy as np
 
 from steadyrl.configs import DQNConfig, LinearSchedule
-from steadyrl.configs.run import RunSettings
 from steadyrl.configs.validate import count
-from steadyrl.envs.make import EnvFactory, make_env_factory
-from steadyrl.envs.types import VecEnv
-from steadyrl.envs.vector import make_vec
 from steadyrl.errors import NonFiniteError, UserError, words
 from steadyrl.training.arguments import listeners_of
-from steadyrl.training.checkpoint import save_checkpoint
+from steadyrl.training.camera import Camera
 from steadyrl.training.compiling import record, start_compiling
 from steadyrl.training.computing import compared_threads, computing_facts
 from steadyrl.training.curve import write_curve
 from steadyrl.training.evaluation import Evaluation, Watch
-from steadyrl.training.evaluator import Evaluator
-from steadyrl.training.events import EvaluationEnded, Event, EventStream, Listener, Notice, RunEnded, RunStarted
+from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
+from steadyrl.training.events import Event, EventStream, Listener, Notice, RunEnded, RunStarted
 from steadyrl.training.failing import FailureFiles
 from steadyrl.training.failures import Failures
-from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.inventory import inventory
+from steadyrl.training.keeping import Keeper
 from steadyrl.training.logging import RunWriter
-from steadyrl.training.playing import Filmed
 from steadyrl.training.resuming import Checkpoint
 from steadyrl.training.run_folder import RunFolder
-from steadyrl.training.saving import Saver, keep_newest
+from steadyrl.training.saving import Saver
 from steadyrl.training.session import Every, Extras, Session, StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.sources import write_sources
-from steadyrl.training.video import record_episode, require_av
-from steadyrl.training.wrapped import around_singles, wrapper_names
+from steadyrl.training.wrapped import wrapper_names
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -141,7 +133,7 @@ class Learning:
                 stack.callback(writer.close)
                 self.events.add(writer)
                 if setup.settings.capture_video:
-                    self.events.add(_Camera(agent, folder))
+                    self.events.add(Camera(agent, folder))
             files = FailureFiles(folder, setup.source)
             extras = self._extras(folder, stack)
             extras.keep_failure, extras.stop_at = files.keep_restart, stop_at
@@ -242,20 +234,8 @@ class Learning:
         told = folder.config["settings"]
         folder.add(began_at=began_at, computing=computing_facts(), threads_used=compared_threads(folder, self._say))
         write_sources(folder.path, told["env"], folder.manifest["working_directory"], wrapper_names(told))
-
-        def save(kind: str) -> Path:
-            if kind == "step" and settings.save_state:
-                writer.flush()
-                return saver.save(session.state_dict())
-            if kind == "final":
-                saver.wait()
-            parent = folder.checkpoints if kind == "step" else folder.checkpoints / kind
-            path = save_checkpoint(parent, agent.num_timesteps, agent.bundle())
-            if kind == "best" and settings.keep_best is not None:
-                keep_newest(parent, settings.keep_best)
-            return path
-
-        extras.save, extras.check = save, saver.check
+        keeper = Keeper(agent, settings, folder, saver, writer, session)
+        extras.save, extras.check = keeper.save, saver.check
 
     def _end(
         self, folder: RunFolder | None, session: Session, status: str, evaluation: Evaluation | None, message: str
@@ -283,62 +263,6 @@ class Learning:
                 self._stop.set()
 
         return listen
-
-
-class _Camera:
-    """Films one episode at each evaluation, with the evaluation's first seed."""
-
-    def __init__(self, agent: Agent, folder: RunFolder) -> None:
-        require_av()
-        self._agent = agent
-        self._folder = folder
-        source = eval_source(agent, None)
-        assert isinstance(source, EnvFactory), "prepare_training saw to it"
-        self._source = source
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, EvaluationEnded):
-            with global_generators_kept():
-                film = Filmed(self._agent, lambda: self._source(render_mode="rgb_array"))
-                record_episode(
-                    film,
-                    film.make,
-                    self._folder.path / "videos" / f"step_{event.step}.mp4",
-                    seed=self._agent.seeds.eval_episode_seeds(1)[0],
-                )
-
-
-def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None:
-    """Where the agent is evaluated: in `env`, else in environments like its own, else nowhere.
-
-    Raises:
-        UserError: `env` cannot be made, or is the environment that the agent is trained in.
-    """
-    own = agent.setup.instance if agent.setup else None
-    if own is not None and isinstance(env, gym.Env | gym.vector.VectorEnv) and env.unwrapped is own.unwrapped:
-        raise UserError(
-            "The environment to evaluate in is the one that the agent is trained in, which evaluation would disturb.",
-            remedy="Pass another one, or an id or a function that makes one.",
-            code="env-instance",
-        )
-    if isinstance(env, gym.vector.VectorEnv):
-        return make_vec(env, masks="on" if agent.policy.masked else "off")
-    if env is not None:
-        settings = agent.setup.settings if agent.setup else None
-        return make_env_factory(
-            env,
-            env_kwargs=dict(settings.env_kwargs) if settings and isinstance(env, str) else {},
-            max_episode_steps=settings.max_episode_steps if settings and isinstance(env, str) else None,
-            wrappers=around_singles(settings) if settings else None,
-        )
-    factory = agent.env_factory
-    return factory.remake() if factory is not None and factory.can_remake else None
-
-
-def spared_failures(settings: RunSettings) -> frozenset[str]:
-    """Codes of the failures that leave an evaluation episode out instead of ending the run."""
-    restarts, skips = settings.on_env_error == "restart", settings.on_nonfinite == "skip"
-    return frozenset(["env-error"] * restarts + ["env-nonfinite"] * skips)
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:
