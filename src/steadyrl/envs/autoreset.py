@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from steadyrl.envs.convert import shown, success_value
+from steadyrl.envs.outcome import success_value
+from steadyrl.envs.shown import shown
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.spaces.tree import Tree
 

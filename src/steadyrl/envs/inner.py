@@ -10,8 +10,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from steadyrl.envs.advance import AdvancingVectorEnv
 from steadyrl.envs.autoreset import final_observations, success_of
-from steadyrl.envs.convert import NOTE
 from steadyrl.envs.masks import KEY, Given, told_masks
+from steadyrl.envs.outcome import NOTE
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.restart import RESTARTED
 from steadyrl.envs.score import GAME, PART

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from steadyrl.envs.convert import shown
+from steadyrl.envs.shown import shown
 from steadyrl.envs.types import BoolArray, FloatArray
 from steadyrl.errors import UserError
 

@@ -9,9 +9,10 @@ from typing import Any, Literal, NoReturn
 import gymnasium as gym
 import numpy as np
 
-from steadyrl.envs.convert import NOTE, action_converter, flag_of, info_of, obs_converter, reward_of
+from steadyrl.envs.convert import action_converter, obs_converter
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.masks import MaskSource
+from steadyrl.envs.outcome import NOTE, flag_of, info_of, reward_of
 from steadyrl.envs.score import PART
 from steadyrl.envs.snapshots.generators import process_mark
 from steadyrl.envs.snapshots.native import obstacle
