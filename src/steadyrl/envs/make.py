@@ -15,6 +15,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from steadyrl.configs.wrapping import WrapperSettings
+from steadyrl.envs.arguments import wrong_argument
 from steadyrl.envs.envpool import FromEnvPool
 from steadyrl.envs.registry import missing_package
 from steadyrl.envs.sources import (
@@ -27,7 +28,6 @@ from steadyrl.envs.sources import (
     insist_on_spaces,
     source_of,
     time_limit,
-    wrong_argument,
 )
 from steadyrl.envs.wrappers import Canonical
 from steadyrl.envs.wrapping import Wrapping

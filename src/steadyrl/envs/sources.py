@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -13,10 +12,11 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import registry
 
+from steadyrl.envs.arguments import check_arguments, takes
 from steadyrl.envs.envpool import PREFIX, FromEnvPool
 from steadyrl.envs.registry import creator_of, find_spec, load_file, without_class
 from steadyrl.envs.wrappers import MIGRATE
-from steadyrl.errors import UserError, nearest
+from steadyrl.errors import UserError
 
 
 class Source(Protocol):
@@ -88,7 +88,7 @@ class Registered:
     def check(self, kwargs: Mapping[str, Any]) -> None:
         """Raise UserError where these arguments cannot fit."""
         if self._spec.entry_point is not None:
-            _check_arguments(creator_of(self._spec), {**self._spec.kwargs, **kwargs}, self.id)
+            check_arguments(creator_of(self._spec), {**self._spec.kwargs, **kwargs}, self.id)
 
     def make(self, kwargs: Mapping[str, Any], max_episode_steps: int | None) -> gym.Env[Any, Any]:
         """Make one."""
@@ -120,12 +120,12 @@ class FromCallable:
 
     def check(self, kwargs: Mapping[str, Any]) -> None:
         """Raise UserError where these arguments cannot fit."""
-        _check_arguments(self._creator, kwargs, self.id)
+        check_arguments(self._creator, kwargs, self.id)
 
     def make(self, kwargs: Mapping[str, Any], max_episode_steps: int | None) -> gym.Env[Any, Any]:
         """Make one."""
         kwargs = dict(kwargs)
-        if not _takes(self._creator, "render_mode"):
+        if not takes(self._creator, "render_mode"):
             kwargs.pop("render_mode", None)
         return _limited(self._creator(**kwargs), max_episode_steps, self.id)
 
@@ -143,7 +143,7 @@ class FromFile:
 
     def check(self, kwargs: Mapping[str, Any]) -> None:
         """Raise UserError where these arguments cannot fit."""
-        _check_arguments(load_file(self._path, self._class_name), kwargs, self.id)
+        check_arguments(load_file(self._path, self._class_name), kwargs, self.id)
 
     def make(self, kwargs: Mapping[str, Any], max_episode_steps: int | None) -> gym.Env[Any, Any]:
         """Make one."""
@@ -232,44 +232,6 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple | frozenset):
         return all(map(_is_plain, value))
     return isinstance(value, type | ModuleType | str | bytes | int | float | bool | None)
-
-
-def _check_arguments(creator: Callable[..., Any], kwargs: Mapping[str, Any], name: str) -> None:
-    try:
-        signature = inspect.signature(creator)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(**kwargs)
-    except TypeError as error:
-        unexpected = [key for key in kwargs if key not in signature.parameters]
-        raise wrong_argument(name, str(error), signature.parameters, unexpected[0] if unexpected else "") from None
-
-
-def wrong_argument(name: str, text: str, known: Iterable[str], key: str) -> UserError:
-    """The error for an argument that the environment does not take.
-
-    Args:
-        name: The environment.
-        text: What Python said.
-        known: The arguments that it takes.
-        key: The wrong one; empty where one is missing instead.
-    """
-    names = [p for p in known if p not in ("self", "kwargs", "args", "render_mode")]
-    remedy = nearest(key, names) if key else ""
-    return UserError(
-        f"The arguments of the environment {name} are wrong: {text}.",
-        remedy=remedy or (f"It takes {', '.join(names)} (env_kwargs)." if names else "Correct env_kwargs."),
-        code="env-kwargs",
-    )
-
-
-def _takes(creator: Callable[..., Any], key: str) -> bool:
-    try:
-        parameters = inspect.signature(creator).parameters
-    except (TypeError, ValueError):
-        return False
-    return key in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def insist_on_gymnasium(env: object, name: str) -> None:
