@@ -134,7 +134,7 @@ def test_targets_on_the_kernels_are_those_of_torch(family: str, masks: bool) -> 
     algorithm, policy = make(family)
     batch = transitions(policy, 16)
     if masks:
-        allowed = (torch.rand(16, 3) < 0.5).to(torch.uint8)
+        allowed = (torch.rand(16, 3) < 0.5).to(torch.float32)  # as they are stored
         allowed[:, 1] = 1
         batch = batch._replace(next_obs={**batch.next_obs, MASK: allowed})
     head, support = algorithm.config.head, algorithm._net.support
