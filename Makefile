@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 LOCKER := .venv-lock
+NEON := .venv-neon
 STAMP := $(VENV)/.installed
 NATIVE_STAMP := $(VENV)/.native
 NATIVE_SOURCES := CMakeLists.txt $(wildcard src/steadyrl/kernels/native/*)
@@ -14,7 +15,7 @@ TORCH_CPU := requirements/torch-cpu.txt
 PIP_FLAGS := -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test test-native check format test-learning test-matrix test-soak test-full bench-peers speed faults lock clean
+.PHONY: help setup native demo test test-native test-neon check format test-learning test-matrix test-soak test-full bench-peers speed faults lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -62,6 +63,14 @@ test: setup ## every test that fits a plain machine
 
 test-native: setup ## the kernel tests on a build with AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python requirements/native.py sanitize
+
+test-neon: $(NEON)/.installed ## the kernels for NEON, cross-compiled and run in an emulator
+	$(NEON)/bin/python requirements/neon.py
+
+$(NEON)/.installed: requirements/neon.txt
+	$(call make_venv,$(NEON))
+	@$(NEON)/bin/python -m pip install $(PIP_FLAGS) -r requirements/neon.txt
+	@touch $@
 
 check: setup ## lint, format, types, import direction
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
     python benchmarks/learning.py                 # everything, two runs at a time
     python benchmarks/learning.py ppo-CartPole-v1 # one bar
+    python benchmarks/learning.py --again 1       # the first seed of each kept result anew: are its weights the same?
 
 Each run is the command `steadyrl train`, each score the final agent's mean return over 100 evaluation episodes
 (`steadyrl eval`). Seeds are fixed beforehand; every run that was started is in the results, failed ones too.
@@ -109,13 +110,38 @@ def judge(bar: Bar, rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def again(bars: list[Bar], seeds: int, jobs: int) -> int:
+    """The first `seeds` runs of each kept result anew; exit status 1 if one has other weights or another score."""
+    differ = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        kept = {bar: RESULTS / f"learning-{bar.name}.json" for bar in bars}
+        pending = {
+            bar: [pool.submit(train_and_evaluate, bar, seed, Path(folder)) for seed in range(min(seeds, bar.seeds))]
+            for bar in bars
+        }
+        for bar, futures in pending.items():
+            document = json.loads(kept[bar].read_text())
+            rows = [(future.result(), before) for future, before in zip(futures, document["runs"], strict=False)]
+            same = [all(new.get(key) == before[key] for key in ("weights_sha256", "mean")) for new, before in rows]
+            made = datetime.now(UTC).isoformat(timespec="seconds")
+            document["again"] = {"made": made, **_versions(), "same": same, "runs": [new for new, _ in rows]}
+            kept[bar].write_text(json.dumps(document, indent=2) + "\n")
+            scores = ", ".join(f"{new.get('mean', float('nan')):.1f}" for new, _ in rows)
+            print(f"{sum(same)} of {len(same)} the same: {bar.name}: {scores}", flush=True)
+            differ += len(same) - sum(same)
+    return 1 if differ else 0
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the bars named, or all; exit status 1 if one is not reached."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"among: {', '.join(bar.name for bar in BARS)}")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side")
+    parser.add_argument("--again", type=int, metavar="SEEDS", help="only compare this many runs with the kept ones")
     options = parser.parse_args(argv)
     bars = [bar for bar in BARS if not options.names or bar.name in options.names]
+    if options.again is not None:
+        return again(bars, options.again, options.jobs)
     RESULTS.mkdir(exist_ok=True)
     failed = 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import torch
 from torch import Tensor
 
 from steadyrl.algorithms import DQN
-from steadyrl.algorithms.dqn import LOSSES, c51_loss, dqn_loss, quantile_loss
+from steadyrl.algorithms.dqn import LOSSES, c51_loss, dqn_loss, dqn_target, quantile_loss
 from steadyrl.configs import DQNConfig
 from steadyrl.data.transitions import ReplayBatch
 from steadyrl.nn.gradient import with_gradient
 from steadyrl.nn.policy import Policy
 from steadyrl.nn.q_networks import DiscreteQ
+from steadyrl.spaces.masks import MASK
+from support.kernels import needs_native
 from support.off_policy import (
     Floats,
     linears,
@@ -120,6 +123,28 @@ def test_c51_targets_are_distributions_with_the_mean_of_the_bellman_step(double:
     np.testing.assert_allclose(found @ support, expected, atol=1e-5)
     over = batch.terminated.numpy()
     assert (np.count_nonzero(found[over] > 1e-6, axis=1) <= 2).all()  # a terminated return is one number
+
+
+@needs_native
+@pytest.mark.parametrize("family", HEADS)
+@pytest.mark.parametrize("masks", [False, True])
+def test_targets_on_the_kernels_are_those_of_torch(family: str, masks: bool) -> None:
+    torch.manual_seed(3)
+    outputs, chooser = torch.randn(2, 16, 3, {"c51": 5, "quantile": 4}.get(family, 1)).unbind()
+    algorithm, policy = make(family)
+    batch = transitions(policy, 16)
+    if masks:
+        allowed = (torch.rand(16, 3) < 0.5).to(torch.float32)  # as they are stored
+        allowed[:, 1] = 1
+        batch = batch._replace(next_obs={**batch.next_obs, MASK: allowed})
+    head, support = algorithm.config.head, algorithm._net.support
+    from steadyrl.kernels.program import TracedFunction
+
+    found = TracedFunction(partial(dqn_target, head=head))(outputs, chooser, batch, support)
+    expected = dqn_target(outputs, chooser, batch, support, head=head)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    if family in ("dqn", "dueling", "quantile"):
+        assert torch.equal(found, expected)  # no sums whose order could differ
 
 
 def test_the_huber_loss_by_hand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from steadyrl.algorithms.off_policy import BatchSource, follow
 from steadyrl.configs import DQNConfig, value_at
 from steadyrl.data.targets import project_categorical, q_target, quantile_huber
 from steadyrl.data.transitions import ReplayBatch
-from steadyrl.nn.gradient import Loss
+from steadyrl.nn.gradient import Function, Loss
 from steadyrl.nn.masking import masked
 from steadyrl.nn.optim import Adam
 from steadyrl.nn.policy import Policy
-from steadyrl.nn.q_networks import DiscreteQ
+from steadyrl.nn.q_networks import DiscreteQ, expected_returns
 from steadyrl.seeding import Seeds
 from steadyrl.spaces import ObsTree
 from steadyrl.spaces.masks import MASK, pick_allowed
@@ -56,6 +57,29 @@ def quantile_loss(outputs: tuple[Tensor, ...], batch: ReplayBatch, target: Tenso
     return loss, {"train/loss": loss, "train/q_mean": chosen.mean(), "td": errors}
 
 
+def dqn_target(outputs: Tensor, chooser: Tensor, batch: ReplayBatch, support: Tensor | None, *, head: str) -> Tensor:
+    """What the chosen actions' values, or distributions of returns, are trained towards.
+
+    Args:
+        outputs: The target network's, of the successors, [B, A, K].
+        chooser: The outputs that choose the successors' actions, [B, A, K].
+        batch: B transitions.
+        support: Returns of C51's atoms, [K].
+        head: A key of `LOSSES`.
+
+    Returns:
+        [B] values; probabilities [B, K] of C51's atoms; [B, K] quantiles.
+    """
+    (means,) = masked((expected_returns(chooser, support),), batch.next_obs)
+    chosen = _chosen(outputs, means.argmax(dim=-1))
+    if head == "mean":
+        return q_target(batch.rewards, batch.discounts, batch.terminated, chosen.squeeze(-1))
+    rewards, discounts, terminated = batch.rewards[:, None], batch.discounts[:, None], batch.terminated[:, None]
+    if support is None:
+        return q_target(rewards, discounts, terminated, chosen)
+    return project_categorical(chosen.softmax(dim=-1), q_target(rewards, discounts, terminated, support), support)
+
+
 LOSSES = {"mean": dqn_loss, "c51": c51_loss, "quantile": quantile_loss}
 
 
@@ -79,6 +103,7 @@ class DQN:
         self._optimizer = Adam(self._q.flat, eps=1e-8)
         self._actions = seeds.stream("algo", "actions")
         self._loss = Loss(LOSSES[config.head], policy)
+        self._target_of = Function(partial(dqn_target, head=config.head), policy, fresh=False)
         self._target_updates = 0
 
     def epsilon(self, progress: float) -> float:
@@ -138,23 +163,12 @@ class DQN:
             "rollout/exploration_rate": self.epsilon(progress),
         }
 
-    @torch.no_grad()
     def _targets(self, batch: ReplayBatch) -> Tensor:
-        """[B], or a distribution of returns [B, K]."""
+        """[B], or a distribution of returns [B, K]; valid until the next call."""
         (outputs,) = self._target.evaluate(batch.next_obs)
         (chooser,) = self._q.evaluate(batch.next_obs) if self.config.double else (outputs,)
-        (means,) = masked((self._net.means(chooser),), batch.next_obs)
-        best = means.argmax(dim=-1)
-        chosen = _chosen(outputs, best)
-        if self.config.head == "c51":
-            assert isinstance(self._net.support, Tensor)
-            returns = q_target(
-                batch.rewards[:, None], batch.discounts[:, None], batch.terminated[:, None], self._net.support
-            )
-            return project_categorical(chosen.softmax(dim=-1), returns, self._net.support)
-        if self.config.head == "quantile":
-            return q_target(batch.rewards[:, None], batch.discounts[:, None], batch.terminated[:, None], chosen)
-        return q_target(batch.rewards, batch.discounts, batch.terminated, chosen.squeeze(-1))
+        found: Tensor = self._target_of(outputs, chooser, batch, self._net.support)
+        return found
 
     def _follow(self, step: int) -> None:
         """One step of the target network for each interval that passed; the online one stood still between them."""

@@ -83,6 +83,8 @@ class DiscreteQ(nn.Module):
         support: Returns of C51's atoms, [K]; None for the others.
     """
 
+    support: Tensor | None
+
     def __init__(self, q: QNetwork, head: str, support: Tensor | None) -> None:
         super().__init__()
         self.q = q
@@ -104,10 +106,7 @@ class DiscreteQ(nn.Module):
 
     def means(self, outputs: Tensor) -> Tensor:
         """Expected returns [B, A] of `forward`'s outputs."""
-        if self.head == "c51":
-            assert isinstance(self.support, Tensor)
-            return outputs.softmax(dim=-1) @ self.support
-        return outputs.mean(dim=-1)
+        return expected_returns(outputs, self.support)
 
     def actor(self, obs: Obs) -> Params:
         """Expected returns of all actions, ([B, A],)."""
@@ -116,6 +115,13 @@ class DiscreteQ(nn.Module):
     def critic(self, obs: Obs) -> Tensor:
         """max_a Q(s, a), [B]."""
         return self.means(self(obs)).max(dim=-1).values
+
+
+def expected_returns(outputs: Tensor, support: Tensor | None) -> Tensor:
+    """Expected returns [B, A] of values, quantiles, or logits over a support [K] of returns, [B, A, K]."""
+    if support is not None:
+        return outputs.softmax(dim=-1) @ support
+    return outputs.squeeze(-1) if outputs.shape[-1] == 1 else outputs.mean(dim=-1)
 
 
 class ContinuousCritics(Part):
