@@ -53,9 +53,11 @@ class EnvFactory:
         registered: Gymnasium's specification for an id, None for anything else.
         wrapping: What goes around each environment, None for nothing.
         action_masks: Whether the environments tell action masks.
+        masks_bind: Whether nothing may be done but what these allow: wrappers that hold actions are refused then.
     """
 
     action_masks = True
+    masks_bind = False
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class EnvFactory:
             atari = self.wrapping is not None and self.wrapping.atari
             wrappers = dataclasses.replace(wrappers, atari="on" if atari else "off")
         other = EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps, wrappers=wrappers)
-        other.action_masks = self.action_masks
+        other.action_masks, other.masks_bind = self.action_masks, self.masks_bind
         return other
 
     def __call__(
@@ -156,7 +158,8 @@ class EnvFactory:
                 remedy="Let what makes it take render_mode and pass it on.",
                 code="render-mode",
             )
-        return Canonical(self.wrapped(env), self.id, index, role, masks=self.action_masks)
+        wrapped, bind = self.wrapped(env), self.action_masks and self.masks_bind
+        return Canonical(wrapped, self.id, index, role, masks=self.action_masks, bind=bind)
 
     def wrapped(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         """A bare environment in what the settings put around it.

@@ -194,6 +194,7 @@ def prepare_training(
             max_episode_steps=settings.max_episode_steps,
             wrappers=around_singles(settings),
         )
+        source.action_masks = source.masks_bind = settings.action_masks != "off"
         settings = dataclasses.replace(settings, env=source.id)
         spaces, stacking = _spaces(env, source)
         if isinstance(env, gym.Env):
@@ -205,8 +206,6 @@ def prepare_training(
     action_spec = ActionSpec.of(spaces[1])
     check_suitable(resolved.algo, resolved.config, action_spec)
     check_masks(settings.action_masks, action_spec)
-    if isinstance(source, EnvFactory):
-        source.action_masks = settings.action_masks != "off"
     frames = None
     if isinstance(resolved.config, OffPolicyConfig):
         frames = frames_of(resolved.config, obs_spec, stacking)
