@@ -16,6 +16,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from steadyrl.configs.wrapping import WrapperSettings
 from steadyrl.envs.envpool import FromEnvPool
+from steadyrl.envs.pictures import modes_of, no_pictures
 from steadyrl.envs.registry import missing_package
 from steadyrl.envs.sources import (
     FromCallable,
@@ -148,18 +149,26 @@ class EnvFactory:
         except (SteadyRLError, KeyboardInterrupt, Ending):
             raise
         except BaseException as error:
+            if render_mode is not None:
+                self._insist_on_mode(render_mode, error)
             raise self.not_made(error) from error
         insist_on_gymnasium(env, self.id)
         insist_on_spaces(env, self.id)
         if render_mode is not None and env.render_mode != render_mode:
-            raise UserError(
-                f"The environment {self.id} was asked for pictures (render_mode='{render_mode}') but has "
-                f"render_mode={env.render_mode!r}.",
-                remedy="Let what makes it take render_mode and pass it on.",
-                code="render-mode",
-            )
+            raise no_pictures(self.id, render_mode, modes_of(env))
         wrapped, bind = self.wrapped(env), self.action_masks and self.masks_bind
         return Canonical(wrapped, self.id, index, role, masks=self.action_masks, bind=bind)
+
+    def _insist_on_mode(self, mode: str, error: BaseException) -> None:
+        """Raise UserError where it is the render mode that an environment cannot be made with."""
+        try:
+            plain = self.bare()
+            declared = modes_of(plain)
+            plain.close()
+        except Exception:
+            return  # it cannot be made without either
+        if mode not in declared or (isinstance(error, TypeError) and "argument" in words(error)):
+            raise no_pictures(self.id, mode, declared) from error
 
     def wrapped(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         """A bare environment in what the settings put around it.

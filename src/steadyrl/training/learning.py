@@ -40,7 +40,7 @@ from steadyrl.training.session import Every, Extras, Session, StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.sources import write_sources
-from steadyrl.training.video import record_episode, require_av
+from steadyrl.training.video import record_episode, require_av, require_pictures
 from steadyrl.training.wrapped import around_singles, wrapper_names
 
 if TYPE_CHECKING:
@@ -295,6 +295,8 @@ class _Camera:
         source = eval_source(agent, None)
         assert isinstance(source, EnvFactory), "prepare_training saw to it"
         self._source = source
+        with global_generators_kept():
+            require_pictures(lambda: source(render_mode="rgb_array"))
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, EvaluationEnded):
