@@ -365,6 +365,10 @@ WRONG: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
         ),
         "its parts have [0, 3] rows",
     ),
+    (
+        lambda d: d.update(actions={"$type": "array", "dtype": "int8", "shape": [10**6 + 1, 0], "base64": ""}),
+        "its parts have [1000001] rows",
+    ),
     (lambda d: d.update(actions={"$type": "tuple", "value": [d["actions"]]}, step=4), "has 3 rows, but 'step' says 4"),
     (lambda d: d.update(actions=None), "'actions' is no array"),
     (

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from steadyrl.envs.recorded import MAX_DEPTH
+from steadyrl.envs.trace import MAX_ACTIONS
 
 
 def columns(actions: list[Any]) -> Any:
@@ -43,12 +44,12 @@ def rows(found: Any) -> list[Any]:
     """The actions that `columns` made arrays of.
 
     Raises:
-        ValueError: these are no arrays of one length.
+        ValueError: these are no arrays of one length, or of more rows than any episode keeps.
     """
-    lengths = set(_lengths(found, MAX_DEPTH))
-    if len(lengths) != 1:
-        raise ValueError(f"its parts have {sorted(lengths)} rows" if lengths else "it has no parts")
-    return [_row(found, t) for t in range(lengths.pop())]
+    length, *others = sorted(set(_lengths(found, MAX_DEPTH)))
+    if others or length > MAX_ACTIONS:
+        raise ValueError(f"its parts have {[length, *others]} rows")
+    return [_row(found, t) for t in range(length)]
 
 
 def _lengths(found: Any, depth: int) -> list[int]:
