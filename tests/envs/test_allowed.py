@@ -20,6 +20,7 @@ from steadyrl.envs.allowed import Chooser, GymnasiumsMasks
 from steadyrl.envs.choice import choose
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.timing import Timed, cost_of
+from support.envs import ConstantReward
 from support.masked import Masked
 
 FORMS: list[dict[str, Any]] = [
@@ -48,6 +49,18 @@ def test_every_allowed_action_comes_up_equally_often_and_no_other() -> None:
 def test_a_single_environment_is_timed_with_what_it_allows(options: dict[str, Any]) -> None:
     """The environment raises for anything else."""
     assert 0.0 < cost_of(make_env_factory(partial(Masked, **options))).step_s < 1.0
+
+
+def test_masks_of_actions_that_have_none_are_no_hindrance() -> None:
+    class Told(ConstantReward):
+        def __init__(self) -> None:
+            super().__init__(5)
+            self.action_space = spaces.Box(-1.0, 1.0, (2,))  # type: ignore[assignment]
+
+        def reset(self, **arguments: Any) -> Any:
+            return super().reset(**arguments)[0], {"action_mask": np.array([0, 1])}
+
+    assert cost_of(make_env_factory(Told)).step_s > 0.0
 
 
 @pytest.mark.parametrize("vec", ["sync", "async"])

@@ -178,24 +178,27 @@ class _Stepped:
         self.paused = 0.0
         self._env = env
         self._mask = info.get(KEY)
-        self._choose = None if self._mask is None else Chooser(env.action_space)
+        chosen = isinstance(env.action_space, gym.spaces.Discrete | gym.spaces.MultiDiscrete)
+        self._choose = Chooser(env.action_space) if chosen and self._mask is not None else None
         self._actions = actions_for(env.action_space, 1)
 
     def seconds(self, count: int) -> float:
         """Seconds of so many steps, with the resets in between."""
-        env, before, start = self._env, self.paused, perf_counter()
+        env, actions, choose = self._env, self._actions, self._choose
+        before, start = self.paused, perf_counter()
         for i in range(count):
-            action = self._actions[i % _BATCHES][0] if self._mask is None else self._allowed(self._mask)
+            action = actions[i % _BATCHES][0] if choose is None else self._allowed(choose, i)
             *_, terminated, truncated, info = env.step(action)
             if terminated or truncated:
                 _, info = env.reset()
-            self._mask = None if self._choose is None else info.get(KEY)
+            if choose is not None:
+                self._mask = info.get(KEY)
         return perf_counter() - start - (self.paused - before)
 
-    def _allowed(self, mask: BoolArray) -> Any:
-        assert self._choose is not None
+    def _allowed(self, choose: Chooser, i: int) -> Any:
+        """What the mask allows; any action where there was none."""
         start = perf_counter()
-        action = self._choose(mask[None])[0]
+        action = self._actions[i % _BATCHES][0] if self._mask is None else choose(self._mask[None])[0]
         self.paused += perf_counter() - start
         return action
 
