@@ -5,14 +5,20 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces as gs
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.families import CLASSIC, MUJOCO
 
 VECTOR = gs.Box(-1.0, 1.0, (3,))
 BOX = gs.Box(-2.0, 2.0, (2,), np.float64)
@@ -101,7 +107,7 @@ FAMILIES: dict[str, tuple[str, str, tuple[str | tuple[str, dict[str, Any]], ...]
     "classic control": (
         "gymnasium[classic-control]",
         "pygame",
-        ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"),
+        tuple(CLASSIC),
     ),
     "toy text": ("gymnasium", "gymnasium", ("Taxi", "Blackjack-v1", "CliffWalking", "FrozenLake-v1")),
     "Box2D": (
@@ -112,19 +118,7 @@ FAMILIES: dict[str, tuple[str, str, tuple[str | tuple[str, dict[str, Any]], ...]
     "MuJoCo": (
         "gymnasium[mujoco]",
         "mujoco",
-        (
-            "Ant-v5",
-            "HalfCheetah-v5",
-            "Hopper-v5",
-            "Humanoid-v5",
-            "HumanoidStandup-v5",
-            "InvertedDoublePendulum-v5",
-            "InvertedPendulum-v5",
-            "Pusher-v5",
-            "Reacher-v5",
-            "Swimmer-v5",
-            "Walker2d-v5",
-        ),
+        tuple(MUJOCO),
     ),
     "Atari": ("ale-py", "ale_py", ("ALE/Pong-v5", "ALE/MsPacman-v5", "ALE/Breakout-v5")),
     "MiniGrid": (

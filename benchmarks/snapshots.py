@@ -14,6 +14,7 @@ import itertools
 import json
 import platform
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,20 +32,11 @@ from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import RunFailedError
 
 RESULTS = Path(__file__).parent / "results"
+sys.path.insert(0, str(RESULTS.parents[1] / "tests"))
+
+from support.families import CLASSIC, MUJOCO, TOY  # noqa: E402
+
 BETWEEN, AFTER = 60, 60  # steps at most between two points, and steps that are compared after each
-MUJOCO = [
-    "Ant",
-    "HalfCheetah",
-    "Hopper",
-    "Humanoid",
-    "HumanoidStandup",
-    "InvertedDoublePendulum",
-    "InvertedPendulum",
-    "Pusher",
-    "Reacher",
-    "Swimmer",
-    "Walker2d",
-]
 
 
 class Drunkard(gym.Env[Any, Any]):
@@ -90,10 +82,10 @@ class TellingDrunkard(Drunkard):
 FAMILIES: dict[str, tuple[str, list[Any]]] = {
     "Classic control": (
         "gymnasium",
-        ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"],
+        CLASSIC,
     ),
-    "Toy text": ("gymnasium", ["FrozenLake-v1", "Taxi-v4", "CliffWalking-v1", "Blackjack-v1"]),
-    "MuJoCo": ("mujoco", [f"{name}-v5" for name in MUJOCO]),
+    "Toy text": ("gymnasium", TOY),
+    "MuJoCo": ("mujoco", MUJOCO),
     "Box2D": ("Box2D", ["LunarLander-v3", "BipedalWalker-v3", "CarRacing-v3"]),
     "Atari": ("ale_py", [f"ale_py:ALE/{game}-v5" for game in ("Pong", "Breakout", "SpaceInvaders")]),
     "MiniGrid": ("minigrid", ["minigrid:MiniGrid-DoorKey-5x5-v0", "minigrid:MiniGrid-FourRooms-v0"]),

@@ -57,9 +57,8 @@ pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="this copy of the test
 
 
 def test_the_pages_that_are_promised_exist_and_have_code() -> None:
-    assert {"README.md", "docs/guide.md", "docs/ppo.md", "docs/a2c.md", "docs/migration.md"} <= set(
-        map(page_id, WITH_CODE)
-    )
+    guide = {f"docs/{page}.md" for page in ("guide", "environments", "runs", "numbers")}
+    assert {"README.md", *guide, "docs/ppo.md", "docs/a2c.md", "docs/migration.md"} <= set(map(page_id, WITH_CODE))
     assert {"CHANGELOG.md", "docs/handbook.md"} <= set(map(page_id, PAGES))
 
 
@@ -117,7 +116,7 @@ def test_the_error_that_the_guide_shows_is_the_real_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = next(block.text for block in blocks(DOCS / "guide.md", "console") if "error:" in block.text)
+    shown = next(block.text for block in blocks(DOCS / "runs.md", "console") if "error:" in block.text)
     command, *lines = shown.splitlines()
     assert steadyrl_command(command.removeprefix("$ steadyrl ").split()) == 2
     assert capsys.readouterr().err.splitlines() == lines
@@ -220,7 +219,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """The tags that a small run of each algorithm logs, in its files and for TensorBoard."""
     folder = tmp_path_factory.mktemp("tags")
     (folder / "walk.py").write_text(
-        next(block.text for block in blocks(DOCS / "guide.md", "python") if block.title), encoding="utf-8"
+        next(block.text for block in blocks(DOCS / "environments.md", "python") if block.title), encoding="utf-8"
     )
     tags = {}
     for algo in CONFIGS:
@@ -250,10 +249,10 @@ def page_of(algo: str) -> Path:
 
 
 def test_every_tag_that_is_logged_is_explained(logged: dict[str, set[str]]) -> None:
-    guide = set(TAG.findall(prose(DOCS / "guide.md")))
+    explained = set(TAG.findall(prose(DOCS / "runs.md")))
     for algo, tags in logged.items():
         assert {"eval/mean_reward", "train/learning_rate"} <= tags
-        assert tags - guide == set()
+        assert tags - explained == set()
         own = {tag for tag in tags if tag.startswith("train/")} - {"train/nonfinite_batches"}  # of the run's settings
         assert own - set(TAG.findall(prose(page_of(algo)))) == set()
 
@@ -344,7 +343,7 @@ def _parsed(text: str, words: dict[str, Any]) -> Any:
 
 
 def test_exit_statuses_are_the_real_ones() -> None:
-    table = prose(DOCS / "guide.md").partition("| exit status |")[2].partition("\n\n")[0]
+    table = prose(DOCS / "runs.md").partition("| exit status |")[2].partition("\n\n")[0]
     said = {int(number) for number in re.findall(r"\b\d+\b", table)}
     assert set(EXIT_STATUS.values()) | {1, UserError.exit_status, 138} == said
 

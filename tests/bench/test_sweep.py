@@ -24,6 +24,8 @@ LIMITS = Limits(1.0, 2**30, 2)
 class FakeVec:
     """A vector that only knows which cell it is."""
 
+    allowed = None
+
     def __init__(self, cell: Cell, log: list[Any]) -> None:
         self.cell, self.num_envs, self._log = cell, cell.num_envs, log
         self.spec = SimpleNamespace(action_space=spaces.Discrete(2))
@@ -66,8 +68,8 @@ def measured(
         return float(self.rates[-1])
 
     class Table(Timed):
-        def __init__(self, envs: Any, space: Any) -> None:
-            super().__init__(envs, space)
+        def __init__(self, envs: Any, space: Any, masks: Any = None) -> None:
+            super().__init__(envs, space, masks=masks)
             self.cell = envs.cell
 
     Table.turn = turn  # type: ignore[method-assign]

@@ -38,7 +38,6 @@ def parsed(line: str) -> dict[str, Any]:
         ("--env-kwargs a=x --env-kwargs b=[1,2]", {"env_kwargs": {"a": "x", "b": [1, 2]}}),
         ("--env-kwargs={'a':1}", {"env_kwargs": {"a": 1}}),
         ("--env-kwargs a=true b=none", {"env_kwargs": {"a": True, "b": None}}),
-        ("--seed 1 --seed 2", {"seed": 2}),
     ],
 )
 def test_spellings(line: str, expected: dict[str, Any]) -> None:
@@ -64,11 +63,26 @@ def test_positionals_are_told_from_values() -> None:
         ("-s 1", "There is no flag -s"),
         ("-seed 1", "There is no flag -seed"),
         ("--capture-video=often", "True or False"),
+        ("--seed 1 --seed 2", "--seed is given twice, as 1 and 2"),
+        ("--seed 1 --gamma 0.9 --seed=1", "--seed is given twice, as 1 and 1"),
+        ("--num-envs 2 --num_envs 4", "--num-envs is given twice, as 2 and 4"),
+        ("--name a --exp-name b", "--name is given twice, as a and b"),
+        ("--capture-video --no-capture-video", "--capture-video is given twice, as True and False"),
+        ("--no-ortho-init --ortho-init=True", "--ortho-init is given twice, as False and True"),
+        ("--env-kwargs a=1 b=2 a=3", "--env-kwargs has a twice, as 1 and 3"),
+        ("--env-kwargs a=1 --env-kwargs {'a':2}", "--env-kwargs has a twice, as 1 and 2"),
     ],
 )
 def test_mistakes_are_named(line: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         parsed(line)
+
+
+def test_flags_that_gather_values_may_be_given_again() -> None:
+    flags = flags_of(RunSettings, "run")
+    assert {flag.name for flag in flags if flag.is_repeatable} == {"env-kwargs", "wrappers"}
+    words = take_apart(["--wrapper", "A", "--wrapper", "B", "--wrappers", "A"], flags, {"wrapper": "wrappers"})
+    assert values(words, flags) == {"wrappers": ("A", "B", "A")}
 
 
 def test_a_hopeless_flag_gets_no_suggestion() -> None:

@@ -120,7 +120,7 @@ def test_the_debugger_is_at_the_line_that_raised(
         ([], "needs the file of a failure"),
         (["nowhere.json"], "There is no file nowhere.json"),
         (["FILE", "--pdb", "--json"], "--pdb talks on stdout"),
-        (["FILE", "--render"], "was asked for pictures"),
+        (["FILE", "--render"], "has no render mode human: it declares none"),
         (["FILE", "--env", "walk.py:Run"], "defines no 'Run'"),
     ],
 )

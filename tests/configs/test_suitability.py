@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -14,6 +16,7 @@ from steadyrl.configs import CONFIGS
 from steadyrl.configs.suitability import check_suitable
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec
+from steadyrl.training.setup import prepare_training
 
 SPACES: dict[str, gym.Space[Any]] = {
     "discrete": gs.Discrete(3, start=-1),
@@ -22,6 +25,9 @@ SPACES: dict[str, gym.Space[Any]] = {
     "bounded": gs.Box(np.array([-2.0, 0.0]), np.array([0.0, 100.0]), dtype=np.float64),
     "unbounded": gs.Box(-np.inf, np.inf, (2,)),
     "one-sided": gs.Box(np.array([-1.0, 0.0]), np.array([1.0, np.inf]), dtype=np.float64),
+    "dict": gs.Dict({"move": gs.Box(-1.0, 1.0, (2,)), "grip": gs.Discrete(2)}),
+    "tuple": gs.Tuple((gs.Discrete(2), gs.MultiBinary(3))),
+    "one part": gs.Tuple((gs.Discrete(2),)),
 }
 ANY = set(SPACES)
 FITS: dict[str, set[str]] = {
@@ -47,7 +53,39 @@ def test_each_pair(algo: str, space: str) -> None:
         check(algo, space)
     assert caught.value.code == "unsuitable"
     assert caught.value.message.startswith(algo.upper())
-    assert "PPO or A2C" in caught.value.remedy
+    assert _named(caught.value.remedy) == {name for name, spaces in FITS.items() if space in spaces}
+
+
+def _named(advice: str) -> set[str]:
+    """The algorithms that an advice names."""
+    return {name for name in CONFIGS if re.search(rf"\b{name.upper()}\b", advice)}
+
+
+@pytest.mark.parametrize(("algo", "space"), [*itertools.product(FITS, SPACES)])
+def test_what_an_advice_names_takes_the_actions(algo: str, space: str) -> None:
+    """From the constructor that a user calls, to those that its answer sends him to."""
+
+    def made(name: str) -> None:
+        prepare_training(name, partial(Acting, SPACES[space]), {}, preset="none")
+
+    if space in FITS[algo]:
+        made(algo)
+        return
+    with pytest.raises(UserError) as caught:
+        made(algo)
+    advised = _named(caught.value.remedy)
+    assert advised
+    for name in advised:
+        made(name)
+
+
+class Acting(gym.Env[Any, Any]):
+    """Has an action space; it is never stepped."""
+
+    observation_space = gs.Box(-1.0, 1.0, (2,))
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        self.action_space = space
 
 
 @pytest.mark.parametrize("algo", ["sac", "td3", "ddpg"])
@@ -62,7 +100,7 @@ def test_the_dimension_that_is_not_bounded_is_named(algo: str) -> None:
 def test_dqn_points_to_the_algorithms_for_what_it_cannot_do() -> None:
     with pytest.raises(UserError, match="continuous, with 2 dimensions") as caught:
         check("dqn", "bounded")
-    assert "SAC, TD3 or DDPG" in caught.value.remedy
+    assert {"sac", "td3", "ddpg"} <= _named(caught.value.remedy)
 
 
 @pytest.mark.parametrize("options", [{"use_sde": True}, {"action_noise_type": "normal"}], ids=str)

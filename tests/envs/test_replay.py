@@ -21,6 +21,8 @@ from steadyrl.envs.make import EnvFactory, make_env_factory
 from steadyrl.envs.replay import Outcome, replay
 from steadyrl.envs.vector import make_vec
 from steadyrl.errors import LONGEST, RunFailedError, UserError
+from steadyrl.spaces.action_tree import tree_of_actions
+from steadyrl.spaces.tree import Tree
 from support.breaking_envs import BreaksWhen, Plan
 from support.envs import ConstantReward
 
@@ -31,6 +33,13 @@ SPACES: dict[str, tuple[gs.Space[Any], gs.Space[Any]]] = {
     "Discrete": (BOX, gs.Discrete(3, start=-1)),
     "MultiDiscrete": (gs.MultiDiscrete([3, 4]), gs.MultiDiscrete([3, 2])),
     "MultiBinary": (gs.Discrete(5), gs.MultiBinary(4)),
+    "Dict actions": (BOX, gs.Dict({"move": gs.Box(-2, 2, (2,), np.float32), "grip": gs.Discrete(3, start=-1)})),
+    "Tuple actions": (gs.Tuple((BOX, gs.Discrete(2))), gs.Tuple((gs.MultiBinary(3), gs.MultiDiscrete([2, 3])))),
+    "nested actions": (
+        BOX,
+        gs.Dict({"a": gs.Tuple((gs.Discrete(2), gs.Dict({"b": gs.Box(0, 1, ())}))), "c/d": gs.MultiBinary([2, 2])}),
+    ),
+    "one part": (BOX, gs.Tuple((gs.Discrete(3),))),
     "Dict": (gs.Dict({"image": gs.Box(0, 255, (2, 2), np.uint8), "place": BOX}), gs.Discrete(2)),
 }
 
@@ -43,12 +52,32 @@ def fail(factory: EnvFactory, seed: int = 5, num_envs: int = 2) -> tuple[Failure
     for t in range(10_000):
         actions = [_drawn(venv.spec.action_space, rng) for _ in range(num_envs)]
         try:
-            venv.step(np.array(actions))
+            venv.step(_batch(venv.spec.action_space, actions))
         except RunFailedError as error:
             venv.close()
             found: Failure = error.failure
             return found, t
     raise AssertionError("nothing failed")
+
+
+def _batch(space: gym.Space[Any], actions: list[Any]) -> Any:
+    """As a policy gives them."""
+    if not isinstance(space, gs.Dict | gs.Tuple):
+        return np.array(actions)
+    batch = np.zeros(len(actions), tree_of_actions(space).env_dtype)
+    for i, action in enumerate(actions):
+        for path, part in Tree.of(space).flat(action).items():
+            batch[path][i] = part
+    return batch
+
+
+def bits(action: Any) -> Any:
+    """An action in a form that compares its bits, types and structure."""
+    if isinstance(action, dict):
+        return {key: bits(part) for key, part in action.items()}
+    if isinstance(action, tuple):
+        return tuple(map(bits, action))
+    return np.asarray(action).dtype, np.asarray(action).shape, np.asarray(action).tobytes()
 
 
 def _drawn(space: gym.Space[Any], rng: np.random.Generator) -> Any:
@@ -68,9 +97,7 @@ def test_a_failure_comes_again_from_its_file(name: str, share: float, tmp_path: 
     factory, late = make_env_factory(lambda: BreaksWhen(observation, action, share)), share == 0.03
     failure = next(found for seed in range(20) if ((found := fail(factory, seed)[0]).seed is None) == late)
     record = written(tmp_path, failure, factory)
-    assert [np.asarray(a).tobytes() for a in record.failure.actions] == [
-        np.asarray(a).tobytes() for a in failure.actions
-    ]
+    assert list(map(bits, record.failure.actions)) == list(map(bits, failure.actions))
     assert (record.failure.random_state is not None) == late
     outcome = replay(record, factory)
     assert (outcome.result, outcome.failure and outcome.failure.error) == ("same", failure.error)
@@ -266,10 +293,49 @@ def test_a_file_says_everything_and_has_a_name_of_its_own(document: tuple[Path, 
     assert {child.name for child in path.parent.iterdir()} == {path.name, again.name}
 
 
+MIXED: list[list[Any]] = [
+    [{"a": 1}, {"a": 1}, {"b": 1}],
+    [{"a": 1}, {"a": 1}, {"a": 1.5}],
+    [(1, 2), (1, 2), (1, 2, 3)],
+    [{}] * 3,
+    [{"a": "left"}] * 3,
+    [{"$type": 1}] * 3,  # the word that marks arrays in a file
+    [{1: 1}] * 3,
+]
+
+
 def test_actions_of_several_kinds_are_left_out_and_said(tmp_path: Path) -> None:
-    for actions in ([0, "left", 1], [np.zeros(2), np.zeros(3), np.zeros(2)], [{"a": 1}] * 3):
+    for actions in ([0, "left", 1], [np.zeros(2), np.zeros(3), np.zeros(2)], *MIXED):
         record = failures.read(failures.write(tmp_path, broken(set(), actions=actions), Origin("X", None, {}, None)))
         assert (record.failure.actions, record.failure.whole) == ([], False)
+
+
+@pytest.mark.parametrize("action", [gs.Dict({"a": gs.Tuple((gs.Discrete(9), BOX))}), gs.Tuple((gs.Discrete(9), BOX))])
+def test_the_actions_of_a_worker_that_died_are_known_by_their_paths(action: gym.Space[Any], tmp_path: Path) -> None:
+    """The parent kept rows of its structured array: the environment gets its own structure of them again."""
+    got: list[Any] = []
+
+    class Taking(BreaksWhen):
+        def step(self, action: Any) -> Any:
+            got.append(bits(action))
+            return self._drawn(), 0.0, False, False, {}
+
+    rng = np.random.default_rng(1)
+    actions = [_drawn(action, rng) for _ in range(3)]
+    rows = [row.copy() for row in _batch(action, actions)]
+    factory = make_env_factory(lambda: Taking(BOX, action))
+    record = written(tmp_path, broken(set(), actions=rows), factory)
+    assert record.failure.whole
+    assert replay(record, factory).result == "none"
+    assert got == list(map(bits, actions))
+
+
+def test_a_very_deep_structure_is_left_out_and_no_file_that_cannot_be_read(tmp_path: Path) -> None:
+    deep: Any = 1
+    for _ in range(40):
+        deep = {"a": deep}
+    record = failures.read(failures.write(tmp_path, broken(set(), actions=[deep] * 3), Origin("X", None, {}, None)))
+    assert (record.failure.actions, record.failure.whole) == ([], False)
 
 
 WRONG: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
@@ -291,6 +357,19 @@ WRONG: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda d: d["actions"].update(shape=[4]), "'actions' cannot be read: an array of 24 bytes"),
     (lambda d: d["actions"].update(dtype="object"), "'actions' cannot be read: 'object' is no element type"),
     (lambda d: d.update(actions={}), "'actions' is no array"),
+    (lambda d: d.update(actions={"a": d["actions"], "b": 3}), "'actions' is no array"),
+    (lambda d: d.update(actions={"a": d["actions"], "b": {}}), "'actions' is no array"),
+    (
+        lambda d: d.update(
+            actions={"a": d["actions"], "b": {"$type": "array", "dtype": "int8", "shape": [0], "base64": ""}}
+        ),
+        "its parts have [0, 3] rows",
+    ),
+    (
+        lambda d: d.update(actions={"$type": "array", "dtype": "int8", "shape": [10**6 + 1, 0], "base64": ""}),
+        "its parts have [1000001] rows",
+    ),
+    (lambda d: d.update(actions={"$type": "tuple", "value": [d["actions"]]}, step=4), "has 3 rows, but 'step' says 4"),
     (lambda d: d.update(actions=None), "'actions' is no array"),
     (
         lambda d: d.update(options={"x": {"$type": "unknown", "value": "a lock"}}),

@@ -24,6 +24,7 @@ from steadyrl.envs.snapshots.native import save_layers
 from steadyrl.envs.snapshots.values import digest
 from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import RunFailedError, UserError
+from support.families import CLASSIC, MUJOCO, TOY
 from support.snapshots import (
     Drawing,
     Opaque,
@@ -38,21 +39,6 @@ from support.snapshots import (
     stored,
 )
 
-CLASSIC = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"]
-TOY = ["FrozenLake-v1", "Taxi-v4", "CliffWalking-v1", "Blackjack-v1"]
-MUJOCO = [
-    "Ant",
-    "HalfCheetah",
-    "Hopper",
-    "Humanoid",
-    "HumanoidStandup",
-    "InvertedDoublePendulum",
-    "InvertedPendulum",
-    "Pusher",
-    "Reacher",
-    "Swimmer",
-    "Walker2d",
-]
 ALE = ["Pong", "Breakout", "SpaceInvaders"]
 MINIGRID = ["MiniGrid-DoorKey-5x5-v0", "MiniGrid-KeyCorridorS3R1-v0"]
 
@@ -62,7 +48,7 @@ def needs(package: str) -> None:
         pytest.skip(f"{package} is not installed")
 
 
-@pytest.mark.parametrize("env_id", [*CLASSIC, *TOY, *(f"{name}-v5" for name in MUJOCO), "HalfCheetah-v4", "Ant-v4"])
+@pytest.mark.parametrize("env_id", [*CLASSIC, *TOY, *MUJOCO, "HalfCheetah-v4", "Ant-v4"])
 def test_gymnasiums_own_go_on_alike_natively(env_id: str) -> None:
     assert follow(lambda: gym.make(env_id), points=2, steps=50) == {"native"}
 
@@ -107,7 +93,7 @@ def test_minigrid_goes_on_alike_natively(env_id: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("env_id", [*CLASSIC, *TOY, *(f"{name}-v5" for name in MUJOCO), "LunarLander-v3"])
+@pytest.mark.parametrize("env_id", [*CLASSIC, *TOY, *MUJOCO, "LunarLander-v3"])
 def test_two_hundred_points_go_on_alike(env_id: str) -> None:
     assert len(follow(lambda: gym.make(env_id), points=200, steps=100)) == 1
 

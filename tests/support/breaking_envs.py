@@ -131,7 +131,7 @@ class BreaksWhen(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         self.t += 1
-        self.sum += self.np_random.random() + float(np.abs(np.asarray(action, dtype=np.float64)).sum())
+        self.sum += self.np_random.random() + _size_of(action)
         reward = 0.0
         if self.sum * 997 % 1 < self.share:
             if self.fault == "raise":
@@ -144,6 +144,13 @@ class BreaksWhen(gym.Env[Any, Any]):
     def _drawn(self) -> Any:
         self.observation_space.seed(int(self.np_random.integers(2**31)))
         return self.observation_space.sample()
+
+
+def _size_of(action: Any) -> float:
+    """The sum of the magnitudes of all its entries, whatever it is made of."""
+    if isinstance(action, dict | tuple):
+        return sum(map(_size_of, action.values() if isinstance(action, dict) else action))
+    return float(np.abs(np.asarray(action, dtype=np.float64)).sum())
 
 
 def episodes_in(

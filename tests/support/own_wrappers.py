@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 
 class Halves(gym.RewardWrapper[Any, Any]):
@@ -20,3 +21,29 @@ class Halves(gym.RewardWrapper[Any, Any]):
 
 def no_env(env: gym.Env[Any, Any]) -> str:
     return "nothing"
+
+
+class Passing(gym.Wrapper[Any, Any, Any, Any]):
+    """Changes nothing."""
+
+
+class Masking(gym.Wrapper[Any, Any, Any, Any]):
+    """Forbids the first action, of two.
+
+    Args:
+        env: The environment.
+        method: By `action_masks()` instead of `info`.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], method: bool = False) -> None:
+        super().__init__(env)
+        if method:
+            self.action_masks = lambda: np.array([0, 1])
+        self._told = {} if method else {"action_mask": np.array([0, 1])}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return self.env.reset(seed=seed, options=options)[0], dict(self._told)
+
+    def step(self, action: Any) -> Any:
+        *told, _ = self.env.step(action)
+        return *told, dict(self._told)

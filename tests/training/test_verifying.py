@@ -158,6 +158,7 @@ def test_who_gives_up_leaves_nothing_running(
 
 def test_the_command_is_this_library_run_by_this_python() -> None:
     assert verifying._command(["train", "ppo"]) == [sys.executable, "-m", "steadyrl", "train", "ppo", "--quiet"]
+    assert verifying._command(["train", "--quiet=True"]) == [sys.executable, "-m", "steadyrl", "train", "--quiet=True"]
 
 
 def test_the_last_step_is_the_largest_of_whole_lines(tmp_path: Path) -> None:

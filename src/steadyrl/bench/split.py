@@ -15,8 +15,10 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from steadyrl.bench.rows import Cell
 from steadyrl.bench.sweep import open_cell
+from steadyrl.envs.allowed import BareMasks, GymnasiumsMasks
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.timing import SEED, Timed, in_turns, undisturbed
+from steadyrl.envs.types import BoolArray
 
 _ROUNDS = 7
 
@@ -65,8 +67,7 @@ class Bare:
     def __init__(self, envs: list[gym.Env[Any, Any]]) -> None:
         self.envs = envs
         self.num_envs = len(envs)
-        for i, env in enumerate(envs):
-            env.reset(seed=SEED + i)
+        self.infos = [env.reset(seed=SEED + i)[1] for i, env in enumerate(envs)]
 
     def step(self, actions: npt.NDArray[Any]) -> None:
         """Step every environment, and start those anew whose episode ended."""
@@ -79,6 +80,24 @@ class Bare:
         """Close every environment."""
         for env in self.envs:
             env.close()
+
+
+class MaskedBare(Bare):
+    """The same for environments that give action masks, of which it takes note."""
+
+    def __init__(self, envs: list[gym.Env[Any, Any]]) -> None:
+        super().__init__(envs)
+        self._masks = BareMasks(envs)
+
+    def step(self, actions: npt.NDArray[Any]) -> None:
+        """Step every environment, and start those anew whose episode ended."""
+        for i, (env, action) in enumerate(zip(self.envs, actions, strict=True)):
+            *_, terminated, truncated, info = env.step(action)
+            self.infos[i] = env.reset()[1] if terminated or truncated else info
+
+    def allowed(self) -> BoolArray:
+        """[N, width]."""
+        return self._masks.of(self.infos)
 
 
 def beside(factory: EnvFactory, cell: Cell, seconds: float, *, busy: float = 0.0) -> Beside | None:
@@ -98,12 +117,18 @@ def beside(factory: EnvFactory, cell: Cell, seconds: float, *, busy: float = 0.0
         ours.reset(list(range(SEED, SEED + cell.num_envs)))
         theirs = _gymnasium(factory, cell)
         stack.callback(theirs.close)
-        theirs.reset(seed=SEED)
-        bare = Bare([bare_env(factory) for _ in range(cell.num_envs)])
+        _, infos = theirs.reset(seed=SEED)
+        alone = [bare_env(factory) for _ in range(cell.num_envs)]
+        bare = Bare(alone) if ours.allowed is None else MaskedBare(alone)
         stack.callback(bare.close)
         space = ours.spec.action_space
         clock = process_time if cell.backend == "sync" and busy == 1.0 else None
-        timed = [Timed(each, space, clock) for each in (ours, theirs, bare)]
+        if isinstance(bare, MaskedBare):
+            kept = GymnasiumsMasks(theirs, infos)
+            each_masks = (ours, ours.allowed), (kept, kept.now), (bare, bare.allowed)
+            timed = [Timed(envs, space, clock, masks) for envs, masks in each_masks]
+        else:
+            timed = [Timed(each, space, clock) for each in (ours, theirs, bare)]
         for each in timed:
             each.turn(0.0)
             each.rates.clear()
@@ -119,7 +144,7 @@ def bare_env(factory: EnvFactory) -> gym.Env[Any, Any]:
     return env
 
 
-def _gymnasium(factory: EnvFactory, cell: Cell) -> gym.vector.VectorEnv[Any, Any, Any]:
+def _gymnasium(factory: EnvFactory, cell: Cell) -> SyncVectorEnv | AsyncVectorEnv:
     makers: list[Callable[[], gym.Env[Any, Any]]] = [partial(bare_env, factory)] * cell.num_envs
     if cell.backend == "sync":
         return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)

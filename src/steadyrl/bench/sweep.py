@@ -148,7 +148,7 @@ class Sweep:
         envs = open_cell(self._factory, cell)
         stack.callback(envs.close)
         envs.reset(list(range(SEED, SEED + cell.num_envs)))
-        timed = Timed(envs, envs.spec.action_space)
+        timed = Timed(envs, envs.spec.action_space, masks=envs.allowed)
         self._going(True)
         timed.turn(_LEAST_S)  # processes wake up, code is loaded, memory is touched
         self._going(False)
@@ -182,4 +182,4 @@ class Sweep:
 def open_cell(factory: EnvFactory, cell: Cell) -> VectorAdapter:
     """The environments of a cell."""
     vec: Any = cell.backend
-    return make_vec(factory, cell.num_envs, vec=vec, num_workers=cell.num_workers)
+    return make_vec(factory, cell.num_envs, vec=vec, num_workers=cell.num_workers, masks="auto")

@@ -58,6 +58,11 @@ class Flag:
         return bool(self.annotation == tuple[Any, ...])
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be given again; of any other flag two values leave open which one is meant."""
+        return self.is_many or self.is_table
+
+    @property
     def metavar(self) -> str:
         """The placeholder of its value in `--help`."""
         if self.is_table:
@@ -128,7 +133,7 @@ def take_apart(argv: Sequence[str], flags: Iterable[Flag], aliases: Mapping[str,
     be a negative number.
 
     Raises:
-        UserError: An unknown flag (names the nearest), or a flag without its value.
+        UserError: An unknown flag (names the nearest), a flag without its value, or one that is given twice.
     """
     known = {flag.name: flag for flag in flags}
     words = Words([], {})
@@ -146,12 +151,21 @@ def take_apart(argv: Sequence[str], flags: Iterable[Flag], aliases: Mapping[str,
         if flag is None and name.startswith("no-") and not has_value:
             name = aliases.get(name[3:], name[3:])
             if name in known and known[name].is_switch:
-                words.texts.setdefault(name, []).append("False")
+                _add(words, known[name], ["False"])
                 continue
         if flag is None or not word.startswith("--"):
             raise unknown_flag(word.partition("=")[0], known)
-        words.texts.setdefault(name, []).extend([value] if has_value else _take_values(flag, rest))
+        _add(words, flag, [value] if has_value else _take_values(flag, rest))
     return words
+
+
+def _add(words: Words, flag: Flag, texts: list[str]) -> None:
+    given = words.texts.setdefault(flag.name, [])
+    given.extend(texts)
+    if len(given) > 1 and not flag.is_repeatable:
+        raise UserError(
+            f"--{flag.name} is given twice, as {given[0]} and {given[1]}.", remedy="Give it once.", code="repeated-flag"
+        )
 
 
 def is_number(word: str) -> bool:
@@ -174,7 +188,7 @@ def unknown_flag(word: str, known: Iterable[str]) -> UserError:
 
 
 def values(words: Words, flags: Iterable[Flag]) -> dict[str, Any]:
-    """Field -> value of every flag that was typed; of a flag typed twice the last one counts.
+    """Field -> value of every flag that was typed.
 
     Raises:
         UserError: A value that does not fit its field.
@@ -186,7 +200,7 @@ def values(words: Words, flags: Iterable[Flag]) -> dict[str, Any]:
         if flag.is_many:
             found[flag.field] = tuple(texts)
             continue
-        parse = _table(flag, texts) if flag.is_table else parse_value(texts[-1], flag.annotation, flag.field)
+        parse = _table(flag, texts) if flag.is_table else parse_value(texts[0], flag.annotation, flag.field)
         found[flag.field] = parse
     return found
 
@@ -219,7 +233,7 @@ def _table(flag: Flag, texts: Iterable[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         whole = literal(text)
         if isinstance(whole, dict):
-            table.update(coerce(whole, flag.annotation, flag.field))
+            _put(flag, table, coerce(whole, flag.annotation, flag.field))
         elif not equals or not key.isidentifier():
             raise UserError(
                 f"--{flag.name} has {text!r}, which is not K=V.",
@@ -227,8 +241,19 @@ def _table(flag: Flag, texts: Iterable[str]) -> dict[str, Any]:
                 code="bad-value",
             )
         else:
-            table[key] = {"true": True, "false": False, "none": None}.get(value.lower(), literal(value))
+            _put(flag, table, {key: {"true": True, "false": False, "none": None}.get(value.lower(), literal(value))})
     return table
+
+
+def _put(flag: Flag, table: dict[str, Any], more: Mapping[str, Any]) -> None:
+    twice = next((key for key in more if key in table), None)
+    if twice is not None:
+        raise UserError(
+            f"--{flag.name} has {twice} twice, as {table[twice]!r} and {more[twice]!r}.",
+            remedy="Give it once.",
+            code="repeated-flag",
+        )
+    table.update(more)
 
 
 def _sample(flag: Flag) -> str:

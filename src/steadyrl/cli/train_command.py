@@ -136,8 +136,14 @@ def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
     _refuse_foreign(algo, words.texts, {flag.name for flag in [*hyper[algo], *shared]}, hyper)
     given = values(words, [*hyper[algo], *shared])
     options = {name: given.pop(name) for name in TrainOptions.__dataclass_fields__ if name in given}
-    env = positionals[1] if len(positionals) > 1 else given.get("env")
-    given.pop("env", None)
+    named = [*positionals[1:2], *filter(None, [given.pop("env", None)])]
+    env = next(iter(named), None)
+    if len(named) > 1:
+        raise UserError(
+            f"The environment is given twice, as {named[0]} and with --env as {named[1]}.",
+            remedy="Give it once.",
+            code="repeated-flag",
+        )
     if env is None:
         raise UserError(
             f"`steadyrl train {algo}` needs an environment.",

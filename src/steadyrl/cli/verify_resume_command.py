@@ -11,6 +11,7 @@ from steadyrl.cli.parser import build, check, wants_help
 from steadyrl.cli.session import Session
 from steadyrl.cli.train_command import parse as parse_train
 from steadyrl.configs.validate import at_least_one, not_negative_whole
+from steadyrl.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,12 @@ def run(args: list[str], session: Session) -> int:
     words = take_apart(own, flags, {})
     check(parser, words)
     options = VerifyOptions(**values(words, flags))
-    parse_train(training)  # what is wrong with them is said before anything runs
+    if "run_dir" in parse_train(training)[2]:  # what is wrong with them is said before anything runs
+        raise UserError(
+            "`steadyrl verify-resume` makes the folders of its two runs, so --run-dir cannot name one.",
+            remedy="Leave it out, or keep both runs with --keep some/folder.",
+            code="usage",
+        )
 
     from steadyrl.training.verifying import verify_resume
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from steadyrl.configs import Config, DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig
+from steadyrl.configs import CONFIGS, Config, DQNConfig, OffPolicyConfig, OnPolicyConfig, SACConfig
 from steadyrl.errors import UserError
 
 
@@ -45,6 +45,17 @@ def check_suitable(algo: str, config: Config, action: Actions) -> None:
         _check_off_policy(algo, config, action)
 
 
+def fits(config: type[Config], action: Actions) -> bool:
+    """Whether an algorithm, with its defaults, is for such actions."""
+    if issubclass(config, OnPolicyConfig):
+        return True
+    if issubclass(config, DQNConfig):
+        return action.kind == "discrete"
+    if issubclass(config, SACConfig) and action.kind == "discrete":
+        return True
+    return action.kind == "continuous" and bool(action.bounded.all())
+
+
 def check_masks(wanted: str, action: Actions) -> None:
     """Raises UserError, with the cure, where masks are asked for and the actions have none."""
     if wanted == "on" and action.kind not in ("discrete", "multidiscrete"):
@@ -66,29 +77,29 @@ def _check_on_policy(config: OnPolicyConfig, action: Actions) -> None:
 
 def _check_off_policy(algo: str, config: OffPolicyConfig, action: Actions) -> None:
     name = algo.upper()
-    if isinstance(config, DQNConfig):
-        if action.kind != "discrete":
-            raise _unsuitable(
-                f"{name} chooses among single discrete actions, but {_have(action)}.",
-                "Use PPO or A2C, or SAC, TD3 or DDPG for bounded continuous actions.",
-            )
-        return
     if isinstance(config, SACConfig) and action.kind == "discrete":
         if config.use_sde or config.action_noise_type != "none":
             raise _unsuitable(
                 f"use_sde and action_noise_type are for continuous actions, but {_have(action)}.", "Leave them out."
             )
         return
+    if fits(type(config), action):
+        return
+    if isinstance(config, DQNConfig):
+        raise _unsuitable(f"{name} chooses among single discrete actions, but {_have(action)}.", _use(action))
     if action.kind != "continuous":
         also = " (SAC also for a single discrete one)" if isinstance(config, SACConfig) else ""
-        raise _unsuitable(
-            f"{name} is for continuous actions{also}, but {_have(action)}.", "Use PPO or A2C, or DQN for Discrete."
-        )
-    if not action.bounded.all():
-        raise _unsuitable(
-            f"{name} scales actions to their bounds, but {_have(action)}.",
-            "Give the action space finite bounds (a Box with low and high in every dimension), or use PPO or A2C.",
-        )
+        raise _unsuitable(f"{name} is for continuous actions{also}, but {_have(action)}.", _use(action))
+    raise _unsuitable(
+        f"{name} scales actions to their bounds, but {_have(action)}.",
+        f"Give the action space finite bounds (a Box with low and high in every dimension). {_use(action, 'Or use')}",
+    )
+
+
+def _use(action: Actions, verb: str = "Use") -> str:
+    """The algorithms that fit, as a sentence."""
+    *names, last = [algo.upper() for algo, config in CONFIGS.items() if fits(config, action)]
+    return f"{verb} {', '.join(names)} or {last}."
 
 
 def _have(action: Actions) -> str:

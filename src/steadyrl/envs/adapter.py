@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,11 @@ class VectorAdapter:
         stored = self._checks.stored(obs)
         self._look(obs, note)
         return self._masks.begin(self._kept(stored), self._inner.reset_masks)
+
+    @property
+    def allowed(self) -> Callable[[], BoolArray] | None:
+        """Gives the masks of what may be done now, [N, width]; None where none are used, once reset has decided it."""
+        return (lambda: self._masks.current) if self._masks.used else None
 
     def look_for_masks(self, seeds: list[int]) -> bool:
         """Reset as the next `reset` with these seeds is to; returns whether action masks are used, then known."""

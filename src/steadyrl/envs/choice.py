@@ -98,7 +98,7 @@ def choose(
             return clear
         return _timed(factory, num_envs, cost, cores, free_bytes, seconds)
     except SteadyRLError as error:
-        if error.code in LOST:
+        if error.code in (*LOST, "mask-held"):
             raise
         return Choice("sync", f"it could not be timed in other processes ({error.message.rstrip('.')})")
 
@@ -154,8 +154,8 @@ def fastest(rates: Mapping[int | None, float]) -> int | None:
 def made(factory: EnvFactory, num_envs: int, workers: int | None) -> VectorAdapter:
     """The environments in so many processes; sync where that is None."""
     if workers is None:
-        return make_vec(factory, num_envs, vec="sync")
-    return make_vec(factory, num_envs, vec="async", num_workers=workers)
+        return make_vec(factory, num_envs, vec="sync", masks="auto")
+    return make_vec(factory, num_envs, vec="async", num_workers=workers, masks="auto")
 
 
 def _timed(factory: EnvFactory, num_envs: int, cost: Cost, cores: int, free_bytes: int, seconds: float) -> Choice:
@@ -170,7 +170,7 @@ def _timed(factory: EnvFactory, num_envs: int, cost: Cost, cores: int, free_byte
             envs = made(factory, num_envs, workers)
             stack.callback(envs.close)
             envs.reset(list(range(SEED, SEED + num_envs)))
-            timed[workers] = Timed(envs, envs.spec.action_space)
+            timed[workers] = Timed(envs, envs.spec.action_space, masks=envs.allowed)
         if slow:
             text = f"a step of {num_envs} environments one after the other takes {_ms(total)}"
             return Choice("async", text, tried[-1])

@@ -51,7 +51,7 @@ def obs_converter(space: gym.Space[Any], name: str, path: str = "", notes: list[
 def action_converter(space: gym.Space[Any]) -> Converter:
     """The function that makes a fresh action of the space's own dtype; a NumPy integer for Discrete.
 
-    That of a Dict or Tuple takes a row of the policy's structured array too.
+    That of a Dict or Tuple takes a row of the policy's structured array too, or the parts by their paths.
     """
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _tree_of_actions(space)
@@ -79,7 +79,8 @@ def _tree_of_actions(space: gym.Space[Any]) -> Converter:
     parts = {path: action_converter(part) for path, part in leaf_spaces(space)}
 
     def convert(action: Any) -> Any:
-        leaves = action if isinstance(action, np.void) else tree.flat(action)
+        by_path = isinstance(action, np.void) or (type(action) is dict and action.keys() == parts.keys())
+        leaves = action if by_path else tree.flat(action)
         return tree.built({path: part(leaves[path]) for path, part in parts.items()})
 
     return convert

@@ -18,6 +18,7 @@ import gymnasium as gym
 import numpy as np
 
 from steadyrl._version import __version__
+from steadyrl.envs.columns import columns, rows
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.recorded import MAX_DEPTH, decoded, encoded
@@ -109,8 +110,8 @@ def versions() -> dict[str, str]:
 def write(folder: Path, failure: Failure, origin: Origin) -> Path:
     """Write `<UTC time>-env<i>.json` into a folder, which is made if it is not there; a name in use gets a number.
 
-    Actions that one array cannot hold, such as those of a Dict space, are left out, and `whole` is false then. Of a
-    very long traceback the middle is left out, and the text says how much.
+    Actions are kept as arrays, with parts as dictionaries and tuples of them. Those that differ in type or shape are
+    left out, and `whole` is false then. Of a very long traceback the middle is left out, and the text says how much.
 
     Raises:
         OSError: the disk or the permissions do not allow it; nothing half-written is left.
@@ -130,9 +131,8 @@ def write(folder: Path, failure: Failure, origin: Origin) -> Path:
         },
         **{field.name: getattr(failure, field.name) for field in dataclasses.fields(failure)},
     }
-    actions = _one_array(failure.actions)
-    document["actions"] = None if actions is None else encoded(actions)
-    document["whole"] = failure.whole and actions is not None
+    document["actions"] = _coded(failure.actions)
+    document["whole"] = failure.whole and document["actions"] is not None
     document["traceback"] = _cut(failure.traceback)
     document["options"], document["random_state"] = encoded(failure.options), encoded(failure.random_state)
     data = json.dumps(document, indent=1, allow_nan=False).encode()
@@ -211,20 +211,24 @@ def _rows(path: Path, values: dict[str, Any]) -> list[Any]:
     actions = values["actions"]
     if actions is None and not values["whole"]:
         return []
-    if not isinstance(actions, np.ndarray):
-        raise _bad(path, "its field 'actions' is no array")
+    try:
+        kept = rows(actions)
+    except ValueError as error:
+        raise _bad(path, f"its field 'actions' is no array, nor a structure of them: {error}") from error
     taken = values["step"] if values["phase"] in ("step", "close") else 0
-    if values["whole"] and len(actions) != taken:
-        raise _bad(path, f"its field 'actions' has {len(actions)} rows, but 'step' says {taken}")
-    return list(actions)
+    if values["whole"] and len(kept) != taken:
+        raise _bad(path, f"its field 'actions' has {len(kept)} rows, but 'step' says {taken}")
+    return kept
 
 
-def _one_array(actions: list[Any]) -> Any:
-    """The actions as one array [T, ...]; None where they have no common type and shape."""
-    parts = [np.asarray(action) for action in actions]
-    if len({(part.dtype, part.shape) for part in parts}) > 1 or (parts and parts[0].dtype.kind not in "biuf"):
+def _coded(actions: list[Any]) -> Any:
+    """The actions in JSON; None where they have no form that comes back."""
+    try:
+        coded = encoded(columns(actions))
+        decoded(coded)
+    except ValueError:
         return None
-    return np.stack(parts) if parts else np.zeros(0)
+    return coded
 
 
 def _cut(text: str) -> str:

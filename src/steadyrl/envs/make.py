@@ -17,6 +17,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from steadyrl.configs.wrapping import WrapperSettings
 from steadyrl.envs.arguments import wrong_argument
 from steadyrl.envs.envpool import FromEnvPool
+from steadyrl.envs.pictures import modes_of, no_pictures
 from steadyrl.envs.registry import missing_package
 from steadyrl.envs.sources import (
     FromCallable,
@@ -53,9 +54,11 @@ class EnvFactory:
         registered: Gymnasium's specification for an id, None for anything else.
         wrapping: What goes around each environment, None for nothing.
         action_masks: Whether the environments tell action masks.
+        masks_bind: Whether nothing may be done but what these allow: wrappers that hold actions are refused then.
     """
 
     action_masks = True
+    masks_bind = False
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class EnvFactory:
             atari = self.wrapping is not None and self.wrapping.atari
             wrappers = dataclasses.replace(wrappers, atari="on" if atari else "off")
         other = EnvFactory(Registered(recipe), max_episode_steps=self.max_episode_steps, wrappers=wrappers)
-        other.action_masks = self.action_masks
+        other.action_masks, other.masks_bind = self.action_masks, self.masks_bind
         return other
 
     def __call__(
@@ -146,17 +149,26 @@ class EnvFactory:
         except (SteadyRLError, KeyboardInterrupt, Ending):
             raise
         except BaseException as error:
+            if render_mode is not None:
+                self._insist_on_mode(render_mode, error)
             raise self.not_made(error) from error
         insist_on_gymnasium(env, self.id)
         insist_on_spaces(env, self.id)
         if render_mode is not None and env.render_mode != render_mode:
-            raise UserError(
-                f"The environment {self.id} was asked for pictures (render_mode='{render_mode}') but has "
-                f"render_mode={env.render_mode!r}.",
-                remedy="Let what makes it take render_mode and pass it on.",
-                code="render-mode",
-            )
-        return Canonical(self.wrapped(env), self.id, index, role, masks=self.action_masks)
+            raise no_pictures(self.id, render_mode, modes_of(env))
+        wrapped, bind = self.wrapped(env), self.action_masks and self.masks_bind
+        return Canonical(wrapped, self.id, index, role, masks=self.action_masks, bind=bind)
+
+    def _insist_on_mode(self, mode: str, error: BaseException) -> None:
+        """Raise UserError where it is the render mode that an environment cannot be made with."""
+        try:
+            plain = self.bare()
+            declared = modes_of(plain)
+            plain.close()
+        except Exception:
+            return  # it cannot be made without either
+        if mode not in declared or (isinstance(error, TypeError) and "argument" in words(error)):
+            raise no_pictures(self.id, mode, declared) from error
 
     def wrapped(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         """A bare environment in what the settings put around it.

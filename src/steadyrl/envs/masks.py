@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from steadyrl.envs.holding import insist_on_free
 from steadyrl.envs.types import BoolArray
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsTree
@@ -32,13 +33,17 @@ class MaskSource:
         name: How errors call it.
         notes: Gets a remark where there are masks of actions that have none.
         used: Whether masks are looked at; else they are left out of `info`.
+        bind: Nothing may be done but what they allow.
 
     Attributes:
         asks: The environment has a method to ask.
         last: The mask that was given last, [width]; None where there was none.
+
+    Raises:
+        UserError: masks are to bind, and a wrapper takes actions when they may be forbidden.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], name: str, notes: list[str], *, used: bool) -> None:
+    def __init__(self, env: gym.Env[Any, Any], name: str, notes: list[str], *, used: bool, bind: bool = False) -> None:
         self._name = name
         self._notes = notes
         self._told = False
@@ -52,6 +57,9 @@ class MaskSource:
         self._method = method if callable(method) else None
         self._used = used
         self.asks = self._method is not None
+        self._unheld = None if not bind else env  # until it is known that no wrapper holds actions
+        if bind and self.asks:
+            insist_on_free(env, name, METHOD)
 
     def put(self, info: dict[str, Any], step: int, terminated: bool) -> None:
         """Let `info`, which is fresh, hold the mask as truth values where there is one, and else none.
@@ -62,7 +70,7 @@ class MaskSource:
             terminated: Whether the episode is over for good.
 
         Raises:
-            UserError: it is no mask, or allows nothing.
+            UserError: it is no mask, allows nothing, or would not bind what wrappers do.
         """
         self.last = None
         if terminated or not self._used:
@@ -77,10 +85,14 @@ class MaskSource:
                     "Discrete and MultiDiscrete ones only."
                 )
             return
-        if KEY not in info and self._method is not None:
+        told = info.get(KEY)
+        if told is None and self._method is not None:
             info[KEY] = np.array(self._method())
         if KEY in info and info[KEY].dtype != object:  # of anything else the parent process tells
             self.last = info[KEY] = read_mask(info[KEY], self._spec, f"{self._name}, {_when(step)},")
+            if self._unheld is not None and step == 0:
+                env, self._unheld = self._unheld, None
+                insist_on_free(env, self._name, METHOD if told is None else None)
 
 
 def _when(step: int) -> str:

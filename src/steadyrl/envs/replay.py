@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.snapshots.generators import insist_on_position
 from steadyrl.envs.wrappers import Canonical, failure_in_making, failure_of
 from steadyrl.errors import RunFailedError, UserError
+from steadyrl.spaces.tree import join
 
 _ABSURD = 1e18  # as the vector adapter has it
 _GENERATORS: dict[str, Any] = {
@@ -124,8 +126,7 @@ def _compared(recorded: Failure, found: Failure) -> Literal["same", "other"]:
 
 def _strange(obs: Any, reward: float | None) -> str:
     """In words, the first number that is not finite or is absurd; empty where there is none."""
-    parts = {f"observation at '{key}'": part for key, part in obs.items()} if isinstance(obs, dict) else {}
-    parts = parts or {"observation": obs}
+    parts = {f"observation at '{path}'" if path else "observation": part for path, part in _parts(obs, "")}
     if reward is not None:
         parts["reward"] = reward
     for what, part in parts.items():
@@ -139,6 +140,15 @@ def _strange(obs: Any, reward: float | None) -> str:
             place = f" entry {entry} of" if values.ndim else ""
             return f"{values.reshape(-1)[entry]!s} as{place} its {what}"
     return ""
+
+
+def _parts(obs: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The leaves of an observation with their paths."""
+    if not isinstance(obs, dict | tuple):
+        yield path, obs
+        return
+    for key, part in obs.items() if isinstance(obs, dict) else enumerate(obs):
+        yield from _parts(part, join(path, key))
 
 
 def _generator(state: dict[str, Any]) -> np.random.Generator:

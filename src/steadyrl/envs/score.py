@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, SupportsFloat
+from weakref import WeakSet
 
 import gymnasium as gym
 import numpy as np
@@ -24,16 +25,31 @@ class RawScore(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.total = 0.0
 
+    @property
+    def told_mask(self) -> bool:
+        """Whether the last reset gave an action mask."""
+        return self in _TOLD
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """A game begins."""
         self.total = 0.0
-        return self.env.reset(seed=seed, options=options)
+        result = self.env.reset(seed=seed, options=options)
+        told: Any = result  # whatever the environment thinks that reset returns
+        infos = told[1:] if isinstance(told, tuple) else ()
+        if any("action_mask" in info for info in infos if isinstance(info, dict)):
+            _TOLD.add(self)
+        else:
+            _TOLD.discard(self)
+        return result
 
     def step(self, action: Any) -> Stepped:
         """Take a step."""
         result = self.env.step(action)
         self.total += float(result[1])
         return result
+
+
+_TOLD: WeakSet[RawScore] = WeakSet()  # not in an attribute, which would be part of the state that is saved
 
 
 class WholeGames(gym.Wrapper[Any, Any, Any, Any]):

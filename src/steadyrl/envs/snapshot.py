@@ -40,6 +40,10 @@ def how(env: Canonical) -> Ability:
 
     That a replay is exact is seen only when it is made.
     """
+    try:
+        flatten(env.last)
+    except UserError as error:
+        return Ability("none", f"its observations cannot be kept: {error.message}")
     reason = obstacle(env.env)
     return _without_native(env, reason) if reason else Ability("native")
 

@@ -16,7 +16,10 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from steadyrl.envs.allowed import Chooser
 from steadyrl.envs.make import EnvFactory
+from steadyrl.envs.masks import KEY
+from steadyrl.envs.types import BoolArray
 from steadyrl.spaces.action_tree import tree_of_actions
 from steadyrl.spaces.tree import Tree
 
@@ -63,12 +66,22 @@ class Timed:
         envs: The vector, reset already.
         space: Action space of one environment.
         clock: Tells seconds; None is the wall's.
+        masks: Gives what is allowed now, [N, width]; then actions are drawn from that, while the clock does not count.
+            None allows everything.
     """
 
-    def __init__(self, envs: Steps, space: gym.Space[Any], clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        envs: Steps,
+        space: gym.Space[Any],
+        clock: Callable[[], float] | None = None,
+        masks: Callable[[], BoolArray] | None = None,
+    ) -> None:
         self._clock = clock or perf_counter
         self._step = envs.step
         self.num_envs = envs.num_envs
+        self._masks = masks
+        self._choose = None if masks is None else Chooser(space)
         self._actions = actions_for(space, envs.num_envs)
         self._at = 0
         self.rates: list[float] = []
@@ -77,7 +90,13 @@ class Timed:
         """Step for about so long, once at least; returns environment steps per second."""
         start, now, count = self._clock(), 0.0, 0
         while not count or now < seconds:
-            self._step(self._actions[self._at % _BATCHES])
+            if self._masks is not None and self._choose is not None:
+                paused = self._clock()
+                actions = self._choose(self._masks())
+                start += self._clock() - paused
+            else:
+                actions = self._actions[self._at % _BATCHES]
+            self._step(actions)
             self._at += 1
             count += 1
             now = self._clock() - start
@@ -137,40 +156,71 @@ def cost_of(factory: Callable[[], Any]) -> Cost:
         env = factory()
         make_s = perf_counter() - start
         try:
-            env.reset(seed=SEED)
-            step_s, busy = _step_cost(env, actions_for(env.action_space, 1))
+            _, info = env.reset(seed=SEED)
+            step_s, busy = _step_cost(_Stepped(env, info))
         finally:
             env.close()
         return Cost(make_s, step_s, busy, draws=_differs(before, _global_state()))
 
 
-def _step_cost(env: gym.Env[Any, Any], actions: Sequence[npt.NDArray[Any]]) -> tuple[float, float]:
+class _Stepped:
+    """One environment that is stepped with random actions, of what its masks allow where it gives any.
+
+    Attributes:
+        paused: Seconds in which actions were chosen under masks: the CPU's, not the environment's.
+
+    Args:
+        env: The environment, reset already.
+        info: What its reset told.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], info: dict[str, Any]) -> None:
+        self.paused = 0.0
+        self._env = env
+        self._mask = info.get(KEY)
+        chosen = isinstance(env.action_space, gym.spaces.Discrete | gym.spaces.MultiDiscrete)
+        self._choose = Chooser(env.action_space) if chosen and self._mask is not None else None
+        self._actions = actions_for(env.action_space, 1)
+
+    def seconds(self, count: int) -> float:
+        """Seconds of so many steps, with the resets in between."""
+        env, actions, choose = self._env, self._actions, self._choose
+        before, start = self.paused, perf_counter()
+        for i in range(count):
+            action = actions[i % _BATCHES][0] if choose is None else self._allowed(choose, i)
+            *_, terminated, truncated, info = env.step(action)
+            if terminated or truncated:
+                _, info = env.reset()
+            if choose is not None:
+                self._mask = info.get(KEY)
+        return perf_counter() - start - (self.paused - before)
+
+    def _allowed(self, choose: Chooser, i: int) -> Any:
+        """What the mask allows; any action where there was none."""
+        start = perf_counter()
+        action = self._actions[i % _BATCHES][0] if self._mask is None else choose(self._mask[None])[0]
+        self.paused += perf_counter() - start
+        return action
+
+
+def _step_cost(stepped: _Stepped) -> tuple[float, float]:
     """Seconds of a step, and which share of it the CPU works.
 
     The time is the median over pieces of a millisecond, most of which no other process cuts into. An environment that
     never gives the CPU away by itself works all the time, however often others take it away.
     """
-    _steps(env, actions, 1)  # the first step often builds something
-    start, cpu, waits = perf_counter(), process_time(), _waits()
-    pieces = [_steps(env, actions, 1)]
+    stepped.seconds(1)  # the first step often builds something
+    start, cpu, waits, paused = perf_counter(), process_time(), _waits(), stepped.paused
+    pieces = [stepped.seconds(1)]
     length, total = max(1, round(_PIECE_S / max(pieces[0], 1e-7))), 1
     while perf_counter() - start < _ONE_S and total < _ONE_STEPS:
-        pieces.append(_steps(env, actions, length) / length)
+        pieces.append(stepped.seconds(length) / length)
         total += length
-    wall, used = perf_counter() - start, process_time() - cpu
+    chose = stepped.paused - paused
+    wall, used = perf_counter() - start - chose, process_time() - cpu - chose
     gave_away = total if _resource is None else _waits() - waits
-    busy = 1.0 if gave_away < total / 10 else min(1.0, used / wall)
+    busy = 1.0 if gave_away < total / 10 else min(1.0, max(used, 0.0) / wall)
     return statistics.median(pieces[1:] or pieces), busy
-
-
-def _steps(env: gym.Env[Any, Any], actions: Sequence[npt.NDArray[Any]], count: int) -> float:
-    """Seconds of so many steps, with the resets in between."""
-    start = perf_counter()
-    for i in range(count):
-        *_, terminated, truncated, _ = env.step(actions[i % _BATCHES][0])
-        if terminated or truncated:
-            env.reset()
-    return perf_counter() - start
 
 
 def _waits() -> int:

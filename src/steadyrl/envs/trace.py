@@ -77,7 +77,7 @@ def hash_of(obs: Any, start: int) -> int:
         for part in obs.values():
             start = hash_of(part, start)
         return start
-    if type(obs) is tuple:
+    if isinstance(obs, tuple):  # a graph is a named one
         for part in obs:
             start = hash_of(part, start)
         return start

@@ -42,6 +42,10 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         index: Its number in a vector of environments.
         role: How errors begin that tell what it raised.
         masks: Whether `info` is to hold an action mask where the environment gives one.
+        bind: Whether nothing may be done but what the masks allow.
+
+    Raises:
+        UserError: a wrapper takes actions that masks which are to bind may forbid.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         role: str = "Environment",
         *,
         masks: bool = True,
+        bind: bool = False,
     ) -> None:
         super().__init__(env)
         self.metadata = dict(env.metadata)  # Gymnasium 1.1 writes into the class's own
@@ -71,7 +76,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self._notes: list[str] = []
         self._obs = obs_converter(env.observation_space, self._label, notes=self._notes)
         self._action = action_converter(env.action_space)
-        self.masks = MaskSource(env, self._label, self._notes, used=masks)
+        self.masks = MaskSource(env, self._label, self._notes, used=masks, bind=bind)
         # The common cases, which need no call: an action that is the space's number, an observation that fits.
         actions, obs = env.action_space, env.observation_space
         self._number = np.dtype(actions.dtype).type if isinstance(actions, gym.spaces.Discrete) else None

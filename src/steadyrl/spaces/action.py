@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces as gs
 
-from steadyrl.spaces.common import DTYPES, are_counts, are_sizes, counts_of, dtype_of, unsupported
+from steadyrl.spaces.common import (
+    DTYPES,
+    are_counts,
+    are_sizes,
+    counts_of,
+    dtype_of,
+    insist_on_entries,
+    unsupported,
+)
 
 ActionKind = Literal["continuous", "discrete", "multidiscrete", "multibinary", "tree"]
 Float64 = npt.NDArray[np.float64]
@@ -106,6 +114,8 @@ class ActionSpec:
     @classmethod
     def of_leaf(cls, path: str, space: gs.Space[Any]) -> ActionSpec:
         """That of a space without parts, at `path` of a larger one."""
+        if isinstance(space, gs.Box | gs.MultiDiscrete | gs.MultiBinary):
+            insist_on_entries("action", path, space)
         if isinstance(space, gs.Box):
             return cls._of_box(path, space)
         if isinstance(space, gs.Discrete):
@@ -129,8 +139,6 @@ class ActionSpec:
         dtype = dtype_of("action", path, space)
         low = _bounds(space.low, space.bounded_below, -math.inf)
         high = _bounds(space.high, space.bounded_above, math.inf)
-        if not low:
-            raise unsupported("action", path, space, "It has no entries: give the action at least one.")
         for i, (least, most) in enumerate(zip(low, high, strict=True)):
             if not least < most:
                 remedy = f"It has no room in dimension {i} (low {least:g}, high {most:g}): leave such dimensions out."

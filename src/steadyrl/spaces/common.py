@@ -26,6 +26,27 @@ def unsupported(role: str, path: str, space: gs.Space[Any], remedy: str) -> User
     )
 
 
+def insist_on_entries(role: str, path: str, space: gs.Space[Any]) -> None:
+    """Raise UserError for a space of arrays or texts, or the part of one at `path`, that holds nothing."""
+    if isinstance(space, gs.Text):
+        if space.max_length and len(space.character_list):
+            return
+        what = f"a Text of at most {space.max_length} out of {len(space.character_list)} characters"
+    elif 0 in (space.shape or ()):
+        what = f"a {type(space).__name__} of shape {space.shape}"
+    else:
+        return
+    where, cure = (f" at '{path}'" if path else ""), f"Give {role}s at least one entry."
+    if path.endswith("*"):
+        cure = "Give the entries of the sequence at least one number."
+    elif path:
+        how = "" if "/" in path or role == "action" else " (gymnasium.wrappers.FilterObservation)"
+        cure = f"Leave this part out of the space{how}, or give it at least one entry."
+    raise UserError(
+        f"The {role} space{where} is {what}, which holds nothing.", remedy=cure, code=f"unsupported-{role}-space"
+    )
+
+
 def dtype_of(role: str, path: str, space: gs.Space[Any]) -> str:
     """Name of a space's element type.
 

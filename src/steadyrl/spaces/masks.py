@@ -64,20 +64,21 @@ def read_masks(values: Any, spec: ActionSpec, where: str) -> Bools:
     if not _is_array(values):
         raise UserError(
             f"The action mask of {where} is a {type(values).__name__} that is not an array of truth values.",
-            remedy=f"Give {_wanted(spec)}, or use --action-masks off.",
+            remedy=f"Give {wanted_mask(spec)}, or use --action-masks off.",
             code="mask-type",
         )
     array = np.asarray(values)
-    if array.ndim == 0 or array[0].size != width:
+    entries = array[0].size if array.ndim and len(array) else array.size
+    if array.ndim == 0 or entries != width:
         raise UserError(
-            f"The action mask of {where} has {array.size if array.ndim == 0 else array[0].size} entries, but the "
-            f"actions have {width}.",
-            remedy=f"Give {_wanted(spec)}, or use --action-masks off.",
+            f"The action mask of {where} has {entries} {'entry' if entries == 1 else 'entries'}, but the actions have "
+            f"{width}.",
+            remedy=f"Give {wanted_mask(spec)}, or use --action-masks off.",
             code="mask-size",
         )
     masks: Bools = array.reshape(len(array), width) != 0
     if array.dtype.kind == "f" and np.isnan(array).any():
-        raise UserError(f"The action mask of {where} holds NaN.", remedy=f"Give {_wanted(spec)}.", code="mask-type")
+        raise UserError(f"The action mask of {where} holds NaN.", remedy=f"Give {wanted_mask(spec)}.", code="mask-type")
     nothing = _nothing_allowed(masks, spec)
     if nothing is not None:
         entry = "" if spec.kind == "discrete" else f" for entry {nothing[1]} of the action"
@@ -116,7 +117,8 @@ def _is_array(value: Any) -> bool:
         return False
 
 
-def _wanted(spec: ActionSpec) -> str:
+def wanted_mask(spec: ActionSpec) -> str:
+    """In words, what a mask has to be."""
     if spec.kind == "discrete":
         return f"{spec.nvec[0]} truth values, one for each action"
     return f"{mask_width(spec)} truth values, those of each entry of the action one after the other"

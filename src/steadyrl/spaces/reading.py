@@ -9,11 +9,11 @@ from typing import Any
 from gymnasium import spaces as gs
 
 from steadyrl.errors import UserError
-from steadyrl.spaces.common import DTYPES, counts_of, dtype_of, unsupported
+from steadyrl.spaces.common import DTYPES, counts_of, dtype_of, insist_on_entries, unsupported
 from steadyrl.spaces.images import ImageLayout, is_image, layout_of
 from steadyrl.spaces.leaf import Leaf
 from steadyrl.spaces.observation import ObsSpec
-from steadyrl.spaces.tree import Tree, insist_on_nodes, leaf_spaces
+from steadyrl.spaces.tree import Tree, insist_on_nodes, join, leaf_spaces
 from steadyrl.spaces.values import PRINTABLE, Converter
 
 DEFAULT_LENGTH = 128
@@ -75,6 +75,7 @@ def with_converters(spec: ObsSpec, own: Mapping[str, Any]) -> ObsSpec:
 
 
 def _leaf(path: str, space: gs.Space[Any], reading: Reading) -> Leaf:
+    insist_on_entries("observation", path, space)
     if isinstance(space, gs.Box):
         if is_image(space):
             layout = layout_of(space.shape, reading.image_layout, path)
@@ -101,9 +102,10 @@ def _leaf(path: str, space: gs.Space[Any], reading: Reading) -> Leaf:
 
 def _sequence(path: str, space: gs.Sequence, length: int) -> Leaf:
     feature = space.feature_space
+    insist_on_entries("observation", join(path, "*"), feature)
     if isinstance(feature, gs.Discrete):
         return Leaf(path, "codes", (length,), str(feature.dtype), (int(feature.n),), (int(feature.start),))
-    if isinstance(feature, gs.Box | gs.MultiBinary) and str(feature.dtype) in DTYPES and 0 not in feature.shape:
+    if isinstance(feature, gs.Box | gs.MultiBinary) and str(feature.dtype) in DTYPES:
         shape = tuple(int(n) for n in feature.shape)
         scale = 1 / 255 if isinstance(feature, gs.Box) and is_image(feature) else 1.0
         return Leaf(path, "sequence", (length, *shape), str(feature.dtype), scale=scale)

@@ -10,7 +10,7 @@ from steadyrl.training.events import EvaluationEnded, Event
 from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.playing import Filmed
 from steadyrl.training.run_folder import RunFolder
-from steadyrl.training.video import record_episode, require_av
+from steadyrl.training.video import record_episode, require_av, require_pictures
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -24,7 +24,7 @@ class Camera:
         folder: The run's; the films go into its folder `videos`.
 
     Raises:
-        UserError: what writes films is not installed.
+        UserError: what writes films is not installed, or the environment gives no pictures.
     """
 
     def __init__(self, agent: Agent, folder: RunFolder) -> None:
@@ -34,6 +34,8 @@ class Camera:
         source = eval_source(agent, None)
         assert isinstance(source, EnvFactory), "prepare_training saw to it"
         self._source = source
+        with global_generators_kept():
+            require_pictures(lambda: source(render_mode="rgb_array"))
 
     def __call__(self, event: Event) -> None:
         """Film where an evaluation has ended."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from steadyrl.envs.shown import shown
 from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
-from steadyrl.spaces import ActionTree, ObsTree
-from steadyrl.spaces.masks import MASK, mask_width, read_mask, read_masks
+from steadyrl.spaces import ActionSpec, ActionTree, ObsTree
+from steadyrl.spaces.masks import MASK, mask_width, read_mask, read_masks, wanted_mask
 from steadyrl.training.guards import require_sane
 
 Floats = npt.NDArray[np.float32]
@@ -28,9 +30,7 @@ def predicted(
     """
     single, tree = _stored(policy, obs)
     if action_masks is not None:
-        read = read_mask if single else read_masks
-        masks = read(action_masks, policy.action_spec, "action_masks")
-        tree[MASK] = masks.reshape(-1, masks.shape[-1]).astype(np.float32)
+        tree[MASK] = _masks(policy.action_spec, action_masks, _count(tree), single).astype(np.float32)
     if policy.recurrent is None:
         return _given(policy, policy.predict(tree, stream), single), state
     before, starts = _remembered(policy, tree, state, episode_start, single)
@@ -86,8 +86,38 @@ def _remembered(
     policy: Policy, tree: ObsTree, state: Any, episode_start: Any, single: bool
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """What the policy remembers of these episodes, [B, S], and where they start, [B]."""
-    count = len(next(iter(tree.values())))
+    count = _count(tree)
     return _state(policy, state, count, single), _starts(episode_start, count)
+
+
+def _count(tree: ObsTree) -> int:
+    """How many observations these are."""
+    return len(next(iter(tree.values())))
+
+
+def _masks(spec: ActionSpec, given: Any, count: int, single: bool) -> npt.NDArray[np.bool_]:
+    """What is allowed for each observation, [B, width]; for one alone any shape with so many entries will do."""
+    wanted = (mask_width(spec),) if single else (count, mask_width(spec))
+    try:
+        array = np.asarray(given)
+    except (ValueError, TypeError, RuntimeError):  # rows of different lengths, tensors of another device
+        array = np.array(None)
+    numbers = array.ndim > 0 and array.dtype.kind in "biuf"
+    if not numbers or array.size != math.prod(wanted) or (not single and len(array) != count):
+        found = f"has shape {array.shape}" if numbers else f"is {shown(given)}"
+        whose = "one observation needs" if single else f"{count} observations need"
+        raise UserError(
+            f"action_masks {found}, but {whose} truth values of shape {wanted}.",
+            remedy=f"Give {wanted_mask(spec)}{'' if single else ', for each observation'}.",
+            code="mask-type",
+        )
+    masks = array.reshape(count, -1)
+    try:
+        return read_masks(masks, spec, "the observation")
+    except UserError:
+        for i, mask in enumerate(masks if count > 1 else ()):
+            read_mask(mask, spec, f"observation {i} of the batch")
+        raise
 
 
 def _state(policy: Policy, given: Any, count: int, single: bool) -> Floats:

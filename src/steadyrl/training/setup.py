@@ -176,7 +176,6 @@ def prepare_training(
     source = opened.source
     if isinstance(source, EnvFactory):
         settings = dataclasses.replace(settings, env=source.id)
-        source.action_masks = settings.action_masks != "off"
     if opened.number is not None:
         overrides["num_envs"] = _own_number(overrides, *opened.number)
         preset = "none" if preset == "auto" else preset
@@ -273,6 +272,7 @@ def _opened(env: EnvLike, settings: RunSettings) -> _Opened:
         max_episode_steps=settings.max_episode_steps,
         wrappers=around_singles(settings),
     )
+    source.action_masks = source.masks_bind = settings.action_masks != "off"
     number = None
     if isinstance(env, gym.Env):
         number = 1, "an environment instance"

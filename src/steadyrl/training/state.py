@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import GraphInstance
 from torch import Tensor
 
 from steadyrl.envs.snapshots.state import Ability
@@ -132,6 +133,8 @@ def _copied(value: Any) -> Any:
         return copy
     if isinstance(value, dict):
         return {name: _copied(item) for name, item in value.items()}
+    if isinstance(value, GraphInstance):
+        return GraphInstance(*map(_copied, value))
     return type(value)(map(_copied, value)) if isinstance(value, list | tuple) else value
 
 

@@ -91,7 +91,8 @@ def verify_resume(
 
 
 def _command(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "steadyrl", *arguments, "--quiet"]
+    said = any(word.partition("=")[0] in ("--quiet", "--no-quiet") for word in arguments)
+    return [sys.executable, "-m", "steadyrl", *arguments, *([] if said else ["--quiet"])]
 
 
 def _run(arguments: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyrl.envs.pictures import modes_of, no_pictures
 from steadyrl.envs.score import next_life
 from steadyrl.errors import UserError, words
 from steadyrl.training.jsonlines import write_failed
@@ -88,6 +89,17 @@ def record_episode(
     return Recording(path, length + 1, fps, total, length, fps_assumed=not named)
 
 
+def require_pictures(make_env: Callable[[], gym.Env[Any, Any]]) -> None:
+    """Raises UserError unless the environment that this makes draws pictures at the beginning of an episode."""
+    _draw_into_memory()
+    env = make_env()
+    try:
+        env.reset(seed=0)
+        _frame(env)
+    finally:
+        env.close()
+
+
 def _draw_into_memory() -> None:
     """No desktop is needed: without this pygame complains on stderr where there is none, and MuJoCo fails."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -121,6 +133,9 @@ def _frame(env: gym.Env[Any, Any]) -> Frame:
     try:
         drawn = env.render()
     except (gym.error.Error, NotImplementedError, ImportError) as error:
+        if isinstance(error, NotImplementedError) and "rgb_array" not in modes_of(env):
+            name = env.spec.id if env.spec else type(env.unwrapped).__name__
+            raise no_pictures(name, "rgb_array", modes_of(env)) from error
         why = f"its render() failed with {type(error).__name__}: {words(error)}"
         raise _cannot_render(env, why.rstrip(".")) from error
     frame = np.asarray(drawn)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete, Graph, GraphInstance
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -54,6 +55,21 @@ def assert_same(one: Any, other: Any) -> None:
         assert (one == other and math.copysign(1, one) == math.copysign(1, other)) or (one != one and other != other)
     else:
         assert one == other
+
+
+@pytest.mark.parametrize("edges", [True, False])
+def test_graphs_survive(edges: bool) -> None:
+    space = Graph(Box(0, 1, (2,)), Discrete(3) if edges else None, seed=1)
+    for _ in range(5):
+        graph = space.sample()
+        again = through({"last": (graph, [graph])})["last"]
+        assert type(again[0]) is GraphInstance
+        assert_same(tuple(again[0]), tuple(graph))
+        assert space.contains(again[1][0])
+    packed, arrays = flatten(GraphInstance(np.zeros((1, 2)), None, None))
+    for wrong in (packed["$graph"][:2], [*packed["$graph"], None], "abc"):
+        with pytest.raises(UserError, match=r"damaged \$graph|a \$graph that is no list"):
+            unflatten({"$graph": wrong}, arrays)
 
 
 @given(VALUES)

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from gymnasium.spaces import GraphInstance
 
 from steadyrl.envs.snapshots.values import Value, digest
 from steadyrl.errors import UserError
@@ -92,6 +93,8 @@ def _writeable(value: Value) -> Value:
         return value if value.flags.writeable else value.copy(order="K")
     if type(value) is dict:
         return {name: _writeable(entry) for name, entry in value.items()}
+    if type(value) is GraphInstance:
+        return GraphInstance(*map(_writeable, value))
     return type(value)(map(_writeable, value)) if type(value) in (list, tuple) else value
 
 

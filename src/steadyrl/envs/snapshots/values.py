@@ -1,7 +1,8 @@
 """Trees of plain values <-> strict JSON and named arrays, exact to the bit.
 
-A value is None, a bool, int, float or str, bytes, a NumPy scalar, a NumPy array, or a list, a tuple or a dict with str
-keys of these. JSON holds what it can hold exactly; the rest is one dictionary with one key that starts with `$`:
+A value is None, a bool, int, float or str, bytes, a NumPy scalar, a NumPy array, a graph of Gymnasium's, or a list, a
+tuple or a dict with str keys of these. JSON holds what it can hold exactly; the rest is one dictionary with one key
+that starts with `$`:
 
 | tag | what |
 |---|---|
@@ -11,6 +12,7 @@ keys of these. JSON holds what it can hold exactly; the rest is one dictionary w
 | `$float` | a float that JSON has no word for, its eight bytes in hexadecimal |
 | `$int` | an int beyond 2^53, in decimal |
 | `$tuple` | the entries of a tuple |
+| `$graph` | nodes, edges and edge links of a `gymnasium.spaces.GraphInstance` |
 | `$dict` | key and value pairs of a dict with a key that starts with `$` |
 """
 
@@ -24,6 +26,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.spaces import GraphInstance
 
 from steadyrl.errors import UserError
 
@@ -35,7 +38,7 @@ _KINDS = "biufcSUmM"
 _PLAIN = frozenset(
     ["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"]
 )  # what safetensors stores as it is
-_TAGS = ("$array", "$scalar", "$bytes", "$float", "$int", "$tuple", "$dict")
+_TAGS = ("$array", "$scalar", "$bytes", "$float", "$int", "$tuple", "$graph", "$dict")
 
 
 def flatten(value: Value) -> tuple[Any, Arrays]:
@@ -93,8 +96,9 @@ def _packed(value: Value, place: str, arrays: Arrays) -> Any:
         return {key: _packed(entry, f"{place}/{key}", arrays) for key, entry in value.items()}
     if kind is list:
         return [_packed(entry, f"{place}/{i}", arrays) for i, entry in enumerate(value)]
-    if kind is tuple:
-        return {"$tuple": [_packed(entry, f"{place}/{i}", arrays) for i, entry in enumerate(value)]}
+    if kind is tuple or kind is GraphInstance:
+        tag = "$tuple" if kind is tuple else "$graph"
+        return {tag: [_packed(entry, f"{place}/{i}", arrays) for i, entry in enumerate(value)]}
     if kind is np.ndarray:
         return _packed_array(value, place, arrays)
     if isinstance(value, np.generic) and storable(value.dtype):
@@ -174,6 +178,8 @@ def _untagged(tag: str, packed: dict[str, Any], place: str, arrays: Arrays) -> V
         return int(content) if type(content) is str else _damaged(place, "an $int that is no text")
     if type(content) is not list:
         _damaged(place, f"a {tag} that is no list")
+    if tag == "$graph":
+        return GraphInstance(*(_unpacked(entry, f"{place}/{i}", arrays) for i, entry in enumerate(content)))
     if tag == "$tuple":
         return tuple(_unpacked(entry, f"{place}/{i}", arrays) for i, entry in enumerate(content))
     return {_key(key, place): _unpacked(entry, f"{place}/{key}", arrays) for key, entry in content}

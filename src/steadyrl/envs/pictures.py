@@ -1,0 +1,44 @@
+"""What is said of an environment that was asked for pictures and has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from steadyrl.errors import UserError
+
+_DRAWS = {
+    "rgb_array": "returns an array [height, width, 3] of uint8",
+    "human": "shows it in a window",
+}
+
+
+def modes_of(env: gym.Env[Any, Any]) -> list[str]:
+    """The render modes that an environment declares."""
+    metadata: Any = env.metadata  # whatever its class says
+    declared = metadata.get("render_modes") if isinstance(metadata, dict) else None
+    return [str(mode) for mode in declared] if isinstance(declared, list | tuple) else []
+
+
+def no_pictures(name: str, mode: str, declared: list[str], why: str = "") -> UserError:
+    """The error for an environment that does not draw in this mode.
+
+    Args:
+        name: How errors call the environment.
+        mode: Gymnasium's render mode.
+        declared: The modes that it says it has.
+        why: What went wrong where it says that it has this one; empty where it does not take it.
+    """
+    if mode not in declared:
+        has = f"only {', '.join(declared)}" if declared else "none"
+        message = f"The environment {name} has no render mode {mode}: it declares {has}."
+    else:
+        why = why or "what makes it does not take render_mode, or does not keep it"
+        message = f"The environment {name} declares the render mode {mode}, but {why}."
+    return UserError(
+        message,
+        remedy=f"It needs metadata = {{'render_modes': ['{mode}'], 'render_fps': 30}}, a constructor that takes "
+        f"render_mode and keeps it in self.render_mode, and a render() that {_DRAWS.get(mode, 'draws')}.",
+        code="render-mode",
+    )
