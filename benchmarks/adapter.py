@@ -3,9 +3,9 @@
     python benchmarks/adapter.py      # benchmarks/results/adapter.json; --seconds 10 an environment
 
 Gymnasium's (SAME_STEP), ours and a plain loop over the bare environments take turns of 20 ms; each has stepped 1,010
-times before (observations are looked at more closely in the first thousand). `over_gymnasium` is what ours takes as a
-share of Gymnasium's, less 1: the median over pairs of neighbouring turns, with its quartiles. Ours also makes copies that no environment
-can write into, looks for bad numbers, keeps the actions for `steadyrl replay`, and finds true successors and episodes.
+times before (observations are looked at more closely in the first thousand). `over_gymnasium` is our time over
+Gymnasium's, less 1: the median over pairs of neighbouring turns, with its quartiles. Ours also makes copies that no
+environment can write into, looks for bad numbers, keeps the actions for `steadyrl replay`, and finds true successors.
 """
 
 from __future__ import annotations
