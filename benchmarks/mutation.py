@@ -38,6 +38,7 @@ MARK = "STEADYRL_MUTANT"  # environment variable by which what a mutant left run
 _PRELOADED = ("numpy", "torch", "gymnasium", "hypothesis")
 _SLOWER = 4  # times as long as without a fault, and
 _LATER_S = 30.0  # so many seconds more, are a hang
+_TEST_S = 90  # a single test that takes longer than this fails: without a fault, each takes seconds
 
 _WORKERS = "src/steadyrl/envs/workers/"
 _OF_WORKERS = "tests/envs/workers/"
@@ -52,15 +53,15 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "workers-block": (
         [f"{_WORKERS}{name}.py" for name in ("block", "worker")],
-        [f"{_OF_WORKERS}test_{name}.py" for name in ("worker", "vector")],
+        [f"{_OF_WORKERS}test_{name}.py" for name in ("worker", "worker_told", "worker_process", "vector")],
     ),
     "workers-crew": (
         [f"{_WORKERS}{name}.py" for name in ("crew", "keeper")],
-        [f"{_OF_WORKERS}test_{name}.py" for name in ("crew", "vector", "faults")],
+        [f"{_OF_WORKERS}test_{name}.py" for name in ("keeper", "waiting", "crew", "vector", "faults")],
     ),
     "workers-vector": (
         [f"{_WORKERS}vector.py"],
-        [f"{_OF_WORKERS}test_{name}.py" for name in ("restart", "vector", "state", "faults")],
+        [f"{_OF_WORKERS}test_{name}.py" for name in ("vector_told", "restart", "vector", "state", "faults")],
     ),
     "guard": (
         ["src/steadyrl/algorithms/guard.py", "src/steadyrl/training/guards.py"],
@@ -173,7 +174,7 @@ class Copy:
             os.environ.update(variables, PYTHONPATH=path)
             sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in variables
             os.chdir(self._folder)
-            status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *self._tests]))
+            status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--timeout", str(_TEST_S), *self._tests]))
         finally:
             os._exit(status)
 

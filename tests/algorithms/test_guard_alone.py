@@ -210,3 +210,15 @@ def test_a_good_minibatch_begins_the_count_anew(deferred: bool) -> None:
             guard.look("loss", torch.tensor(value))
         guard.read()
     assert guard.state_dict() == {"count": 2, "in_a_row": 0}
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_largest_loss_that_is_no_absurd_one(deferred: bool, dtype: torch.dtype, sign: float) -> None:
+    guard = Guard(skip=True, deferred=deferred)
+    for value in (1e18, 1.01e18):
+        with guard.minibatch(RolloutBatch({}, *[torch.zeros(1)] * 5)):
+            guard.look("loss", torch.tensor(sign * value, dtype=dtype))
+        guard.read()
+    assert guard.state_dict() == {"count": 1, "in_a_row": 1}

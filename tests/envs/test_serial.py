@@ -6,7 +6,7 @@ import copy
 import importlib.util
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -183,3 +183,49 @@ def test_close_closes_every_environment_once() -> None:
     envs.close()
     envs.close()
     assert len(closed) == N
+
+
+class Picture(gym.Env[Any, Any]):
+    """Observes where each number of a picture belongs: as arrays of this order in memory, and of this type."""
+
+    def __init__(self, order: Literal["C", "F"], dtype: Any) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2, 3), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.picture = np.arange(6, dtype=dtype).reshape(2, 3).copy(order=order)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return self.picture, {}
+
+    def step(self, action: Any) -> Any:
+        return self.picture + np.float32(10.0 * action), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_batch_holds_each_number_in_its_place(order: Literal["C", "F"], dtype: Any) -> None:
+    envs = SerialVectorEnv([Canonical(Picture(order, dtype), index=i) for i in range(3)])
+    expected = np.arange(6, dtype=np.float32).reshape(2, 3)
+    first = envs.reset(seed=[0, 1, 2])[0]
+    obs = envs.step(np.array([0, 1, 0]))[0]
+    for batch, added in ((first, [0, 0, 0]), (obs, [0, 10, 0])):
+        assert (batch.dtype, batch.shape, batch.flags.c_contiguous) == (np.float32, (3, 2, 3), True)
+        for row, more in zip(batch, added, strict=True):
+            np.testing.assert_array_equal(row, expected + more)
+        batch[...] = -1.0  # it is the caller's
+    np.testing.assert_array_equal(envs.envs[0].last, expected)
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Discrete(3), spaces.MultiBinary(2), spaces.Box(0, 1, (0,)), spaces.Box(0, 255, (2, 2), np.uint8)],
+    ids=str,
+)
+def test_a_batch_is_what_numpy_would_make_of_its_rows(space: gym.Space[Any]) -> None:
+    envs = SerialVectorEnv([Canonical(SpaceProbe(copy.deepcopy(space), spaces.Discrete(2)), index=i) for i in range(3)])
+    batch = envs.reset(seed=[0, 1, 2])[0]
+    expected = np.array([env.last for env in envs.envs])
+    assert (batch.dtype, batch.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(batch, expected)
+    envs.close()

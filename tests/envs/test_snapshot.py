@@ -387,7 +387,7 @@ def test_a_made_up_state_is_refused_in_words(node: Any, words: str) -> None:
 
 
 def test_an_episode_too_long_to_keep_cannot_be_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steadyrl.envs.trace.MAX_ACTIONS", 3)
+    monkeypatch.setattr("steadyrl.envs.wrappers.MAX_ACTIONS", 3)
     env = started(Opaque)
     for _ in range(3):
         env.step(1)

@@ -35,6 +35,13 @@ def test_an_entry_is_found_exactly_where_there_is_one(leaf: Any) -> None:
         np.testing.assert_array_equal(found[2], leaf[bad[0]])
 
 
+@pytest.mark.parametrize("value", [1.1e18, -1e19, 3e38])
+def test_one_whose_square_is_finite_is_found_too(value: float) -> None:
+    leaf = np.zeros((2, 3), dtype=np.float64)
+    leaf[1, 2] = value
+    assert first_absurd({"": leaf}) == ("", (1, 2), value)
+
+
 def test_integers_are_never_absurd() -> None:
     assert first_absurd({"": np.full((2, 2), 2**62)}) is None
 

@@ -165,8 +165,9 @@ class VectorAdapter:
             if len(rows):
                 next_obs, final_obs = self._resolve(stored, done, rows, infos)
                 records = self._records(rows, terminated, truncated, infos)
-        lost = episodes.lost()
-        next_obs = self._kept(next_obs)
+        lost = () if self._restarts is None else episodes.lost()
+        if self._keeps_last:
+            self._kept(next_obs)
         if self._masks.used:
             given = self._inner.masks(infos)
             if self.mode is AutoresetMode.DISABLED and (terminated | truncated).any():

@@ -46,6 +46,7 @@ class Checks:
         # One Box of floats, the common case, is stored and looked through at once.
         plain = not obs_spec.is_tree and obs_spec.leaves[0].kind == "box"
         self._shape = obs_spec.leaves[0].shape if plain and self._checked else None
+        self._whole = None if self._shape is None else (num_envs, *self._shape)
         self._single = self._shape is not None and np.dtype(obs_spec.leaves[0].dtype) == _FLOATS[0]
 
     def stored(self, obs: Any, rows: npt.NDArray[np.intp] | None = None) -> ObsTree:
@@ -55,17 +56,16 @@ class Checks:
             NonFiniteError: a number in it is bad.
             UserError: it does not fit the space, or has another number of rows.
         """
-        count = self._num_envs if rows is None else len(rows)
         if (
-            type(obs) is np.ndarray
+            self._shape is not None
+            and type(obs) is np.ndarray
+            and obs.shape == (self._whole if rows is None else (len(rows), *self._shape))
             and obs.dtype in _FLOATS
-            and self._shape is not None
-            and obs.shape == (count, *self._shape)
             and np.vdot(obs, obs) <= SURE
         ):
             return {"": obs if self._fresh and obs.dtype == _FLOATS[0] else obs.astype(np.float32)}
         stored = self._spec.store(obs, batch=True)
-        self.insist_on_rows(stored, count)
+        self.insist_on_rows(stored, self._num_envs if rows is None else len(rows))
         self.leaves(stored, obs, rows)
         return stored
 

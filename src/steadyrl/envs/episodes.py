@@ -54,15 +54,9 @@ class Episodes:
         self, i: int, terminated: bool, truncated: bool, success: bool | None, score: float | None = None
     ) -> EpisodeRecord:
         """The record of the episode of environment `i`, which is over; `score` in place of the sum of its rewards."""
-        record = EpisodeRecord(
-            env_index=i,
-            return_=float(self.returns[i]) if score is None else score,
-            length=self.steps - self._before[i],
-            terminated=terminated,
-            truncated=truncated,
-            success=success,
-            seed=self.seeds[i],
-        )
+        return_ = float(self.returns[i]) if score is None else score
+        length, seed = self.steps - self._before[i], self.seeds[i]
+        record = EpisodeRecord(i, return_, length, terminated, truncated, success, seed)
         self._forget(i, None)
         return record
 

@@ -33,6 +33,9 @@ class Game(NamedTuple):
     score: float | None
 
 
+_WHOLE = Game(True, None)  # of an environment whose episodes are its games
+
+
 class GymnasiumVector:
     """Any vector environment of Gymnasium: everything that it tells is looked at and copied, observations aside.
 
@@ -99,7 +102,7 @@ class GymnasiumVector:
 
     def games(self, infos: Any, rows: npt.NDArray[np.intp]) -> list[Game]:
         """What the wrappers of this library tell of the games in which these rows ended episodes."""
-        return [Game(True, None)] * len(rows)
+        return [_WHOLE] * len(rows)
 
     def _raise(self, error: BaseException, where: str) -> NoReturn:
         if isinstance(error, SteadyRLError | KeyboardInterrupt | Ending):
@@ -135,7 +138,11 @@ class OwnVector(GymnasiumVector):
 
     def note(self, infos: Any) -> str:
         """A remark for the user; empty where there is none."""
-        return next((info[NOTE] for _, info in infos if NOTE in info), "")
+        for _, info in infos:
+            if NOTE in info:
+                note: str = info[NOTE]
+                return note
+        return ""
 
     def masks(self, infos: Any) -> tuple[Given, Given]:
         """Action masks of what to act on next, and of the last observations of episodes that are over."""
@@ -155,6 +162,12 @@ class OwnVector(GymnasiumVector):
 
     def games(self, infos: Any, rows: npt.NDArray[np.intp]) -> list[Game]:
         """What the wrappers of this library tell of the games in which these rows ended episodes."""
+        for _, info in infos:
+            last = info.get("final_info")
+            if GAME in info or (last and (GAME in last or PART in last)):
+                break
+        else:
+            return [_WHOLE] * len(rows)
         ended = {i: info["final_info"] for i, info in infos if "final_info" in info}
         begun = {i: info[GAME] for i, info in infos if GAME in info}  # ended on the way to the next life
         games = []

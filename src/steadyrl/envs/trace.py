@@ -46,13 +46,6 @@ class EpisodeTrace:
         bits = getattr(generator, "bit_generator", None)
         return cls(seed, options, None if bits is None else bits.state, begun=True)
 
-    def add(self, action: Any) -> None:
-        """Keep an action, which nobody else may write into."""
-        if len(self.actions) < MAX_ACTIONS:
-            self.actions.append(action)
-        else:
-            self.whole = False
-
     def start_hash(self, obs: Any) -> None:
         """Begin the hash with the observation of reset."""
         self.seen = hash_of(obs, 0)

@@ -18,13 +18,14 @@ from steadyrl.envs.snapshots.generators import process_mark
 from steadyrl.envs.snapshots.native import obstacle
 from steadyrl.envs.snapshots.replay import opaque_parts, outlived, start_of
 from steadyrl.envs.snapshots.state import Kind
-from steadyrl.envs.trace import EpisodeTrace
+from steadyrl.envs.trace import MAX_ACTIONS, EpisodeTrace
 from steadyrl.errors import Ending, RunFailedError, SteadyRLError, UserError, words
 
 MIGRATE = (
     "It has to follow Gymnasium, not the old gym: reset(self, *, seed=None, options=None) returns (obs, info), "
     "step(self, action) returns (obs, reward, terminated, truncated, info); the class is derived from gymnasium.Env."
 )
+_ARRAYS = gym.spaces.Box | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
 _WATCHED_CALLS = 12  # resets and steps in which an environment that draws from the process's generators is found out
 
 
@@ -80,6 +81,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         # The common cases, which need no call: an action that is the space's number, an observation that fits.
         actions, obs = env.action_space, env.observation_space
         self._number = np.dtype(actions.dtype).type if isinstance(actions, gym.spaces.Discrete) else None
+        self._array = np.dtype(actions.dtype) if isinstance(actions, _ARRAYS) else None
         self._dtype = np.dtype(obs.dtype) if isinstance(obs, gym.spaces.Box | gym.spaces.MultiBinary) else None
         self._shape = obs.shape
 
@@ -109,7 +111,9 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             self._watch(mark)
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
             raise self._old(f"reset() of {self._label} returned {_kind(result)} instead of (obs, info).")
-        self.last = obs = self._obs(result[0])
+        obs = result[0]
+        plain = type(obs) is np.ndarray and obs.dtype == self._dtype and obs.shape == self._shape
+        self.last = obs = obs.copy() if plain else self._obs(obs)
         self._resets += 1
         if before:
             self.outlived = self.outlived or outlived(self.env, before)
@@ -134,11 +138,17 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.elapsed += 1
         # The trace gets its own: the environment may write into what it is given.
         if type(action) is self._number:
-            own = action
-            self.trace.add(own)
+            own = kept = action
+        elif type(action) is np.ndarray and action.dtype is self._array:
+            own, kept = action.copy(), action.copy()
         else:
             own = self._action(action)
-            self.trace.add(own.copy() if type(own) is np.ndarray else self._action(own))
+            kept = own.copy() if type(own) is np.ndarray else self._action(own)
+        trace = self.trace
+        if len(trace.actions) < MAX_ACTIONS:
+            trace.actions.append(kept)
+        else:
+            trace.whole = False
         mark = process_mark() if self._watched else None
         try:
             result: Any = self.env.step(own)

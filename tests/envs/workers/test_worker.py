@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,78 +13,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.restart import RESTARTED
 from steadyrl.envs.timing import Cost
 from steadyrl.envs.workers import worker as module
 from steadyrl.envs.workers.block import unsendable
-from steadyrl.envs.workers.board import CLOSE, IDLE, MAKE, RESET, STEP, Board, Start, anonymous_file
-from steadyrl.envs.workers.channel import CALL, DONE, FAILED, SEED, TOLD, Channel
-from steadyrl.envs.workers.channel import STEP as STEP_MESSAGE
-from steadyrl.envs.workers.recipe import Recipe
-from steadyrl.envs.workers.shared import Layout, Stepping
-from steadyrl.envs.workers.worker import Setup, Worker
+from steadyrl.envs.workers.board import CLOSE, IDLE, MAKE, RESET, STEP, Board, Start
+from steadyrl.envs.workers.channel import DONE, FAILED, SEED, TOLD
 from support.faults import Faulty
-
-N, WORKERS = 4, 2
-NUMBER, BLOCK = 1, range(1, 3)  # this worker has environments 1 and 2
-SEEDS = [11, 12]
-ORIGINS: Any = memoryview(bytearray(8 * N)).cast("q")
-
-
-class Served:
-    """A worker, with the parent's end of everything."""
-
-    def __init__(self, env: Callable[[], Any]) -> None:
-        self.file = anonymous_file(Board.size(N, WORKERS))
-        self.board = Board(self.file, N, WORKERS)
-        ours, theirs = socket.socketpair()
-        ours.settimeout(20)
-        self.parent = Channel(ours)
-        recipe = Recipe(make_env_factory(env))
-        self.parent.say(CALL, Setup(NUMBER, WORKERS, N, BLOCK.start, len(BLOCK), recipe, ["mine.py", "--flag"]))
-        self._worker = Channel(theirs)
-        self.thread = threading.Thread(target=self._serve, args=(os.dup(self.file),))
-        self.thread.start()
-        self.stepping: Stepping | None = None
-
-    def _serve(self, file: int) -> None:
-        with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-            Worker(self._worker, file).serve()
-        self._worker.close()
-
-    def hear(self) -> tuple[bytes, Any]:
-        while True:
-            try:
-                return self.parent.wait()
-            except BlockingIOError:
-                threading.Event().wait(0.001)
-
-    def ask(self, *content: Any) -> tuple[bytes, Any]:
-        self.parent.say(CALL, content)
-        return self.hear()
-
-    def begin(self) -> Stepping:
-        """The first messages of every worker."""
-        kind, (observation, action, _) = self.hear()
-        assert kind == TOLD
-        layout = Layout.of(observation, action, N, Board.size(N, WORKERS))
-        self.stepping = Stepping(self.file, layout)
-        assert self.ask("map", layout) == (TOLD, None)
-        return self.stepping
-
-    def step(self, *actions: int) -> tuple[bytes, Any]:
-        assert self.stepping is not None
-        self.stepping.show(np.array([9, *actions, 9]), ORIGINS, "X")
-        self.parent.poke(STEP_MESSAGE)
-        return self.hear()
-
-    def close(self) -> None:
-        self.parent.close()
-        self.thread.join(10)
-        assert not self.thread.is_alive()
-        self.board.close()
-        os.close(self.file)
+from support.served import BLOCK, NUMBER, SEEDS, N, Served, alone
 
 
 @pytest.fixture
@@ -103,12 +37,6 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
     yield serve
     for each in started:
         each.close()
-
-
-def alone(seed: int, actions: list[int]) -> list[Any]:
-    """What one environment without a fault observes after each action."""
-    env = make_env_factory(Faulty)()
-    return [env.reset(seed=seed)[0].tolist(), *(env.step(action)[0].tolist() for action in actions)]
 
 
 def test_it_tells_its_spaces_and_takes_the_parents_arguments(serve: Callable[..., Served]) -> None:
