@@ -25,6 +25,7 @@ class Ends:
         tried: How many such steps were tried.
         found: An episode ended.
         steps: Steps in which an end was looked for.
+        early: A step before the first reset was taken as any other.
         limit: Registered limit.
         broken: It raised something meanwhile.
     """
@@ -33,6 +34,7 @@ class Ends:
     tried: int = 0
     found: bool = False
     steps: int = 0
+    early: bool = False
     limit: int | None = None
     broken: bool = False
 
@@ -43,6 +45,7 @@ def ends(stage: Stage, limit: int | None) -> Ends:
     try:
         driver = stage.drive()
         space = driver.env.action_space
+        result.early = _early(stage)
         extremes = [always(space, action) for _, action in corners(space)][:8]
         makers: list[Maker] = [at_random(space), sticky(space), *extremes]
         start = time.process_time()
@@ -57,6 +60,18 @@ def ends(stage: Stage, limit: int | None) -> Ends:
     except Broken:
         result.broken = True
     return result
+
+
+def _early(stage: Stage) -> bool:
+    """Whether a step before the first reset is taken as any other; Gymnasium's wrappers refuse it."""
+    driver = stage.drive()
+    try:
+        driver.step(at_random(driver.env.action_space)(SEED)(None, None))
+    except Broken:
+        return False
+    finally:
+        driver.close()
+    return True
 
 
 def _episode(driver: Driver, policy: Any, seed: int, length: int, result: Ends) -> None:

@@ -32,6 +32,7 @@ class Facts:
         rejected: Space -> a sample of its own that it does not contain.
         mutated: How a space had changed after some episodes, in words.
         reset: Signature of the environment's own reset.
+        needs: Arguments without which reset raises: name -> what it raised.
         class_name: Of the environment.
         spec_fault: What is wrong with its specification.
         limit: Registered limit, or a TimeLimit's.
@@ -46,6 +47,7 @@ class Facts:
     rejected: dict[str, str] = field(default_factory=dict)
     mutated: str = ""
     reset: Signature = field(default_factory=Signature)
+    needs: dict[str, str] = field(default_factory=dict)
     class_name: str = ""
     spec_fault: str = ""
     limit: int | None = None
@@ -80,6 +82,7 @@ def facts(stage: Stage) -> Facts:
     found.spec_fault = _spec_fault(stage, driver)
     found.nondeterministic = bool(getattr(env.spec, "nondeterministic", False))
     if not stage.plan.alone:
+        found.needs = _needs(driver)
         _begin(driver, found)
         driver.close()
     return found
@@ -120,6 +123,24 @@ def rejected_sample(space: gym.Space[Any]) -> str | None:
         if not inside:
             return brief(sample)
     return None
+
+
+def _needs(driver: Driver) -> dict[str, str]:
+    """Which argument a plain reset lacks: one that makes the difference between an error and none."""
+    told = _raised(driver, None, None)
+    if told and not _raised(driver, SEED, None):
+        return {"seed": told}
+    if told and not _raised(driver, SEED, {}):
+        return {"options": told}
+    return {}
+
+
+def _raised(driver: Driver, seed: int | None, options: dict[str, Any] | None) -> str:
+    try:
+        driver.reset(seed=seed, options=options)
+    except Broken as broken:
+        return broken.fault.error
+    return ""
 
 
 def _begin(driver: Driver, found: Facts) -> None:

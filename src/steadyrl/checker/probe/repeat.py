@@ -69,9 +69,9 @@ class Repeater:
         try:
             first = self._stage.drive()
             self._policy = at_random(first.env.action_space)
-            for number in range(self._stage.plan.seeds):
-                a = first if number == 0 else self._stage.drive()
-                self._seed(SEED + 100 * number, a)
+            for seed in _seeds(self._stage.plan.seeds):
+                a = first if seed == SEED else self._stage.drive()
+                self._seed(seed, a)
                 a.close()
                 if self.found.cause:
                     break
@@ -259,6 +259,12 @@ class Repeater:
             fixed = [name for name, state in states[0].items() if all(other.get(name) == state for other in states)]
             self.found.spent = [name for name in fixed if _is_drawn_from(driver, name)]
         driver.close()
+
+
+def _seeds(count: int) -> list[int]:
+    """The last of several is 0, which `if seed:` takes to be none."""
+    seeds = [SEED + 100 * number for number in range(count)]
+    return [*seeds[:-1], 0] if count > 1 else seeds
 
 
 def _repeats_itself(driver: Driver) -> bool:

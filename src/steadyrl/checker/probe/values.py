@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -58,9 +59,14 @@ def own(value: Any, depth: int = 8) -> Any:
     if isinstance(value, Mapping):
         return {key: own(item, depth - 1) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(own(item, depth - 1) for item in value)
-    if isinstance(value, list):
+        items = [own(item, depth - 1) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if isinstance(value, list | deque):
         return [own(item, depth - 1) for item in value]
+    if isinstance(value, set | frozenset):
+        return frozenset(own(item, depth - 1) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: own(getattr(value, each.name, None), depth - 1) for each in fields(value)}
     return Opaque(type(value).__name__)
 
 
