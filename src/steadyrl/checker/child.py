@@ -111,7 +111,8 @@ class Child:
         self.beat("make", 0, None)
         factory = task.recipe.factory()
         maker = (lambda mode: task.recipe.factory().bare(mode)) if task.again else factory.bare
-        return Stage(maker, task.plan, factory.id, self.beat, out, err, registered=factory.registered, recipe=task.recipe)
+        given = {"registered": factory.registered, "recipe": task.recipe}
+        return Stage(maker, task.plan, factory.id, self.beat, out, err, **given)
 
     def beat(self, phase: str, step: int, seed: int | None) -> None:
         """Note a call of the environment where the parent sees it."""

@@ -82,6 +82,18 @@ def _extremes(driver: Driver, found: Acting) -> None:
             found.fails[name] = failed[0]
         else:
             found.works = True
+    if found.fails and not found.works:
+        _plainly(driver, found)
+
+
+def _plainly(driver: Driver, found: Acting) -> None:
+    """Where every action fails: whether Python's own integer, or a list, does not."""
+    name, action = next(iter(corners(driver.env.action_space)))
+    plain = action.tolist() if isinstance(action, np.ndarray | np.generic) else action
+    faults = [_at_once(driver, plain, SEED + i) for i in range(_STARTS)]
+    if type(plain) is not type(action) and None in faults:
+        found.works, kind = True, type(action).__name__
+        found.fails = {f"{name} as the space samples it ({kind})": found.fails[name]}
 
 
 def _at_once(driver: Driver, action: Any, seed: int) -> Fault | bool | None:

@@ -164,7 +164,8 @@ def mended_step(result: Any) -> tuple[Step, str]:
         return Step(result[0], result[1], bool(result[2]), False, result[3]), "4 values"
     if isinstance(result, tuple | list) and len(result) >= 5:
         kind = "a list" if isinstance(result, list) else f"{len(result)} values"
-        return Step(result[0], result[1], result[2], result[3], result[-1]), kind
+        info = next((part for part in result[4:] if isinstance(part, dict)), {})
+        return Step(result[0], result[1], result[2], result[3], info if len(result) > 5 else result[4]), kind
     return Step(result, 0.0, False, True, {}), f"{len(result)} values" if isinstance(result, tuple) else "one value"
 
 

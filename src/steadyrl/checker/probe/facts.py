@@ -79,11 +79,12 @@ def facts(stage: Stage) -> Facts:
         rejected = rejected_sample(copy.deepcopy(getattr(env, name)))
         if rejected is not None:
             found.rejected[name] = rejected
-    found.spec_fault = _spec_fault(stage, driver)
     found.nondeterministic = bool(getattr(env.spec, "nondeterministic", False))
     if not stage.plan.alone:
         found.needs = _needs(driver)
         _begin(driver, found)
+    found.spec_fault = _spec_fault(stage, driver)  # after some episodes: they may have changed it
+    if not stage.plan.alone:
         driver.close()
     return found
 

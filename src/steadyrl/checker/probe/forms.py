@@ -136,11 +136,13 @@ def _array_faults(value: Any, shape: tuple[int, ...], dtype: Any, key: str) -> l
 
 def _box_form(space: spaces.Box, key: str) -> Form:
     shape, dtype, low, high = space.shape, space.dtype, space.low, space.high
-    floats = np.dtype(dtype).kind == "f"
+    floats, finite_bounds = np.dtype(dtype).kind == "f", space.is_bounded()
     own = None if type(space) is spaces.Box else _contained(space, key)
 
     def check(value: Any) -> list[FormFault]:
         plain = type(value) is np.ndarray and value.dtype == dtype and value.shape == shape
+        if plain and own is None and (not floats or finite_bounds) and bool(((value >= low) & (value <= high)).all()):
+            return []
         faults = [] if plain else _array_faults(value, shape, dtype, key)
         if any(fault.kind in ("type", "shape") for fault in faults) or value.dtype.kind not in "biuf":
             return faults

@@ -98,6 +98,7 @@ def looking(space: gym.Space[Any], features: Features, mean: Any, spread: Any) -
     def make(seed: int) -> Policy:
         weights = np.random.default_rng(seed).standard_normal((size, len(features.names)))
         sample = at_random(space)(seed)
+        bounds = _finite_bounds(space) if isinstance(space, spaces.Box) else (None, None)
 
         def act(obs: Any, mask: Any) -> Any:
             row = features.row(obs)
@@ -107,7 +108,7 @@ def looking(space: gym.Space[Any], features: Features, mean: Any, spread: Any) -
             if isinstance(space, spaces.Discrete):
                 parts = mask_parts(space, mask)
                 return _nth(space, int(np.argmax(scores if parts is None else np.where(parts[0], scores, -np.inf))))
-            low, high = _finite_bounds(space)
+            low, high = bounds
             share = (np.tanh(scores).reshape(space.shape) + 1) / 2
             return np.clip(low + share * (high - low), low, high).astype(space.dtype)
 

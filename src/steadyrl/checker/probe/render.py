@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,8 @@ _GRAPHICS = {
     "tkinter",
     "ctypes",
     "moviepy",
+    "imageio",
+    "PIL",
 }
 _NOT_TRIED = ("human",)  # opens a window
 _PICTURES, _FEW = 60, 4  # of a mode, and the fewest of a slow one
@@ -112,14 +115,16 @@ def _fault(found: Rendering, mode: str, broken: Broken) -> None:
     fault = broken.fault
     if _lacking(fault):
         found.untried[mode] = fault.error
-    else:
+    elif fault.phase not in ("step", "reset"):  # these are found elsewhere
         found.fails[mode] = f"{fault.phase} raised {fault.error}" + (f" ({fault.where})" if fault.where else "")
 
 
 def _lacking(fault: Fault) -> bool:
     """Whether the machine lacks what it takes."""
-    words = ("DependencyNotInstalled", "ImportError", "ModuleNotFoundError")
-    return fault.library in _GRAPHICS or any(word in fault.error for word in words)
+    missing = re.search(r"No module named '(\w+)", fault.error)
+    if missing:  # of a package that nobody knows it cannot be said that the machine lacks it
+        return missing[1] in _GRAPHICS
+    return fault.library in _GRAPHICS or "DependencyNotInstalled" in fault.error or "ImportError" in fault.error
 
 
 def _pictures(driver: Driver, mode: str) -> str:

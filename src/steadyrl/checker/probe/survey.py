@@ -59,6 +59,7 @@ class Episode:
         truncated: The same.
         own: Both flags as the environment itself said.
         fault: What it raised.
+        last: The action of its last step, in words.
         complete: It came to an end of its own.
         early: Its reset broke the episode before off.
         course: Hash of its actions: episodes with equal ones were acted alike.
@@ -73,6 +74,7 @@ class Episode:
     truncated: bool = False
     own: tuple[bool, bool] = (False, False)
     fault: Fault | None = None
+    last: str = ""
     complete: bool = False
     early: bool = False
     course: int = 0

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from steadyrl.checker.plan import SEED
 from steadyrl.checker.probe import world
@@ -22,7 +23,7 @@ from steadyrl.checker.probe.policies import Policy, always, at_random, corners, 
 from steadyrl.checker.probe.readings import marked, number_of, truth_of
 from steadyrl.checker.probe.stage import Stage
 from steadyrl.checker.probe.survey import Episode, Place, Seen, Survey, kind_of
-from steadyrl.checker.probe.values import brief, difference, own
+from steadyrl.checker.probe.values import brief, difference, own, unchanged
 
 _CLOSE_LOOK = 800  # steps in which costly things (generators, output) are looked at one by one
 _RANDOM_STEPS = 1_000  # at random, before anything else
@@ -49,6 +50,7 @@ class Surveyor:
         self._form = form_of(driver.env.observation_space)
         self._space = driver.env.action_space
         names = ("observation_space", "action_space")
+        self._choices = isinstance(self._space, spaces.Discrete)
         self._declared = {name: copy.deepcopy(getattr(driver.env, name)) for name in names}
         self._features = Features(driver.env.observation_space)
         self._pictures = Pictures(driver.env.observation_space)
@@ -59,8 +61,8 @@ class Surveyor:
         self._started = time.process_time()
         self._waited = 0.0
         self._memory, self._files = world.memory(), world.open_files()
-        self._known = world.generators()
-        self._seeds = self._taken = self._faults = 0
+        self._known: dict[str, Any] | None = None
+        self._seeds = self._taken = self._faults = self._next_look = 0
         self._last: tuple[Episode, Kept] | None = None
         self.logs: deque[Log] = deque(maxlen=KEPT)
         features = self._features
@@ -110,8 +112,9 @@ class Surveyor:
             rows = np.stack(self._rows[-2_000:])
             rows = rows[np.isfinite(rows).all(1)]
             self._scaled = len(self._rows)
-            spread = rows.std(0) if len(rows) else None
-            self._scale = (rows.mean(0), np.where(spread > 0, spread, 1.0)) if len(rows) else (None, None)
+            if len(rows):
+                spread = rows.std(0)
+                self._scale = rows.mean(0), np.where(spread > 0, spread, 1.0)
         return self._scale
 
     def _seed(self) -> int:
@@ -161,8 +164,7 @@ class Surveyor:
         before = self._before()
         obs, info = driver.reset(seed=None if self._stage.plan.alone and number else episode.seed)
         survey.reset_times.append(driver.took)
-        if before is None:
-            self._known = world.generators()
+        self._known = world.generators() if before is None and self._taken >= self._next_look else None
         if self._last is not None:
             self._changed(*self._last)
         log = Log(episode.seed, number)
@@ -186,12 +188,14 @@ class Surveyor:
         given, before = own(action), self._before()
         episode.length += 1
         self._taken += 1
+        if self._choices:
+            episode.last = brief(given)
         step = driver.step(action)
         survey.times.append(driver.took)
         survey.idle.append(driver.idle)
         survey.time_steps.append(episode.length)
         place = Place(episode.policy, episode.seed, episode.length)
-        if difference(given, own(action)) is not None:
+        if not unchanged(given, action) and difference(given, own(action)) is not None:
             self._note("action-mutated", place, f"{brief(given)} had become {brief(action)}")
         log.add(driver, given, step)
         episode.course = hash((episode.course, marked(given)))
@@ -204,6 +208,9 @@ class Surveyor:
             self.survey.kept.setdefault(part, Seen(Place(episode.policy, episode.seed, step), what))
 
     def _spaces(self, driver: Driver) -> None:
+        number = len(self.survey.episodes)
+        if number > _LOOK_AGAIN and number % 8:
+            return
         for name, before in self._declared.items():
             now = getattr(driver.env, name)
             if not self.survey.mutated and now != before:
@@ -235,12 +242,12 @@ class Surveyor:
                 survey.exhausted = "files"
 
     def _since(self, place: Place) -> None:
-        """At the end of an episode that was not looked at closely: generators, and what was printed."""
-        if self._taken >= _CLOSE_LOOK:
-            now = world.generators()
-            for name in world.changed(self._known, now):
+        """At the end of some episodes whose steps were not looked at closely: generators, and what was printed."""
+        if self._known is not None:
+            for name in world.changed(self._known, world.generators()):
                 self.survey.draws.setdefault((name, "step"), place)
             self._printed()
+            self._next_look = self._taken + _LOOK_AGAIN
 
     def _closely(self, place: Place, before: Any) -> None:
         phase = "step" if place.step else "reset(seed)"

@@ -95,6 +95,30 @@ def difference(one: Any, other: Any, path: str = "") -> Difference | None:
     return None if same else Difference(path, brief(one), brief(other))
 
 
+def unchanged(copy: Any, value: Any) -> bool:
+    """Whether a value is surely still what `own` copied; a quick look at plain data, and False where in doubt."""
+    kind = type(value)
+    if kind is np.ndarray:
+        alike = type(copy) is np.ndarray and copy.dtype == value.dtype and copy.shape == value.shape
+        return bool(alike and value.dtype != object and copy.tobytes() == value.tobytes())
+    if kind is dict:
+        return (
+            type(copy) is dict
+            and len(copy) == len(value)
+            and all(key in copy and unchanged(copy[key], item) for key, item in value.items())
+        )
+    if kind is tuple or kind is list:
+        return (
+            type(copy) is kind
+            and len(copy) == len(value)
+            and all(unchanged(one, item) for one, item in zip(copy, value, strict=True))
+        )
+    return kind in _PLAIN and (copy is value or copy == value)
+
+
+_PLAIN = (int, float, bool, str, bytes, type(None), np.float32, np.float64, np.int64, np.bool_)
+
+
 def _first(differences: Any) -> Difference | None:
     return next((found for found in differences if found is not None), None)
 

@@ -22,7 +22,7 @@ from steadyrl.checker.probe.values import apart, brief, difference, own
 from steadyrl.checker.probe.vector_actions import vector_actions
 from steadyrl.checker.probe.vectors import NUM_ENVS, Unlike, Vectors, entry_of, form_fault, mode_of, row_of
 
-_CPU_S = 3.0  # for the comparison
+_CPU_S, _QUICK_S = 3.0, 0.2  # for the comparison
 
 
 class VectorProbe:
@@ -98,7 +98,7 @@ class VectorProbe:
             self.found.alike = same and any(difference(starts[0], start) is not None for start in starts[1:])
         choose, start = vector_actions(vector), time.process_time()
         for step in range(1, self._stage.plan.vector_steps + 1):
-            if time.process_time() - start > _CPU_S:
+            if time.process_time() - start > (_QUICK_S if self._stage.plan.quick else _CPU_S):
                 break
             self.found.compared = step
             actions = choose(step, obs, infos)

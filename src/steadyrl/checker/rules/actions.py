@@ -20,6 +20,7 @@ from steadyrl.checker.rules.telling import of_seen, of_split
 # usefully only what lies between the bounds; a tenth of either is little.
 _REACH = 3.0
 _LITTLE = 0.1
+_SEVERAL = 3  # failures with one action of several; a coincidence in one of nine cases at most
 
 
 @rule(
@@ -181,6 +182,29 @@ def crash(acting: Acting) -> Iterator[Found]:
         yield Found(
             f"{name[0].upper()}{name[1:]} raises {fault.error} in every start{more}.",
             {"step": fault.step, "key": name, "value": fault.error, "where": fault.where},
+        )
+
+
+@rule(
+    "SRL-ACT-010",
+    "action-crash",
+    "error",
+    "survey",
+    "one action raises, in states that come later",
+    "Handle every action of the space in every state, or mask it there.",
+)
+def crash_later(survey: Survey) -> Iterator[Found]:
+    """Random episodes that fail do so with one and the same action of many."""
+    random = [episode for episode in survey.episodes if episode.policy == "random"]
+    failed = [e for e in random if e.fault is not None and e.fault.phase == "step" and not e.fault.exits and e.last]
+    others = {episode.last for episode in random if episode.fault is None}
+    actions = {episode.last for episode in failed}
+    if len(failed) >= _SEVERAL and len(actions) == 1 and len(others | actions) >= _SEVERAL:
+        fault = failed[0].fault
+        assert fault is not None
+        yield Found(
+            f"Each of {len(failed)} random episodes that failed did so with action {failed[0].last}: {fault.error}.",
+            {"step": fault.step, "seed": failed[0].seed, "key": failed[0].last, "value": fault.error},
         )
 
 

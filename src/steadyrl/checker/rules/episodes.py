@@ -79,18 +79,21 @@ def told_as_timeout(survey: Survey) -> Iterator[Found]:
     "both-flags",
     "error",
     "survey",
-    "terminated is raised whenever truncated is",
-    "Return terminated=False where only the time ran out; the value of the last state is else taken to be 0.",
+    "terminated is raised whenever truncated is, or the other way round",
+    "Return terminated=False where only the time ran out, and truncated=False where the task is over: the value of the "
+    "last state is 0 in one case only.",
 )
 def both_flags(survey: Survey) -> Iterator[Found]:
-    """A time limit that is also reported as an end of the task."""
-    cut = [episode for episode in survey.ended if episode.own[1]]
-    if len(cut) >= _SEVERAL and all(episode.own[0] for episode in cut):
-        yield Found(
-            f"All {len(cut)} truncated episodes were terminated in the same step, first in step {cut[0].length} with "
-            f"seed {cut[0].seed}.",
-            {"step": cut[0].length, "seed": cut[0].seed, "value": "terminated and truncated", "count": len(cut)},
-        )
+    """A time limit that is also reported as an end of the task, or an end that is reported as a time limit."""
+    for k, name in ((1, "truncated"), (0, "terminated")):
+        told = [episode for episode in survey.ended if episode.own[k]]
+        if len(told) >= _SEVERAL and all(episode.own == (True, True) for episode in told):
+            yield Found(
+                f"All {len(told)} {name} episodes were terminated and truncated in the same step, first in step "
+                f"{told[0].length} with seed {told[0].seed}.",
+                {"step": told[0].length, "seed": told[0].seed, "value": "both flags", "count": len(told)},
+            )
+            return
 
 
 @rule(
