@@ -70,8 +70,8 @@ def corpus(folder: Path, names: list[str]) -> Iterator[dict[str, Any]]:
     sys.path.insert(0, str(folder.parent))
     importlib.import_module(folder.name).register_all()
     labels = json.loads((folder / "labels.json").read_text())
-    told = folder / "peers.json"
-    peers = json.loads(told.read_text()) if told.exists() else {}
+    said = folder / "peers.json"
+    peers = json.loads(said.read_text()) if said.exists() else {}
     for env_id, label in labels.items():
         if names and not any(name in env_id for name in names):
             continue

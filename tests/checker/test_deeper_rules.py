@@ -12,13 +12,26 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
-from support.checked_envs import Hops, Masked, Painted, Told, Walk, changed, variant, with_spaces
+from steadyrl.checker.probe.facts import facts
+from steadyrl.checker.probe.stage import Stage
+from support.checked_envs import Hops, Masked, Painted, Told, Walk, at, changed, raising, variant, with_spaces
 from support.checker import SMALL, Case, codes, found, hold
+
+
+class Noting(Walk):
+    """Writes into its own specification."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if self.spec is not None:
+            self.spec.kwargs["episode"] = 1
+        return super().reset(seed=seed, options=options)
+
 
 SLEEP = shutil.which("sleep") or ""
 UNIT = spaces.Box(-1, 1, (1,), np.float32)
@@ -92,6 +105,14 @@ class Parts(Walk):
 
     def push(self, action: Any) -> float:
         return float(action["gas"][0]) * (0.5 + 0.5 * int(action["gear"]))
+
+
+class FourWays(Walk):
+    """Sound: four actions."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.action_space = spaces.Discrete(4)
 
 
 class Choices(Masked):
@@ -228,6 +249,47 @@ class Framed(Painted):
             self.frame = ()
 
 
+class Vector(Walk):
+    """The state is the array that was returned."""
+
+    state = np.zeros(2, np.float32)
+
+    def begin(self) -> None:
+        super().begin()
+        self.state = np.array([self.x, self.wind], np.float32)
+
+    def move(self, action: Any) -> float:
+        self.state = self.state + np.array([0.15 * self.push(action), 0], np.float32)
+        self.x = float(self.state[0])
+        return -abs(self.x)
+
+    def observe(self) -> Any:
+        return self.state
+
+
+def copied(self: Any) -> Any:
+    return self.state.copy()
+
+
+def only_right(self: Any, action: Any) -> float:
+    if self.t > 6 and int(action) == 1:
+        raise IndexError("no such row")
+    return 0.0
+
+
+def cut_too(self: Any, told: Told) -> Told:
+    obs, reward, terminated, truncated, info = told
+    return obs, reward, terminated, terminated or truncated, info
+
+
+class Drawn(Painted):
+    """Another start where pictures are made."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.wind += 0.1 * (self.render_mode is not None)
+
+
 CASES = [
     Case("SRL-SPC-009", "facts", with_spaces(observation=spaces.Box(-1, 1, (3, 0))), Parts),
     Case("SRL-SPC-009", "facts", with_spaces(observation=spaces.Dict(x=UNIT, y=spaces.Dict()))),
@@ -250,6 +312,10 @@ CASES = [
     Case("SRL-ACT-009", "acting", variant(push=by_the_first)),
     Case("SRL-REW-004", "acting", variant(move=paid_by_chance)),
     Case("SRL-REW-005", "survey", variant(move=rarely_paid)),
+    Case("SRL-OBS-012", "acting", Vector, variant(Vector, observe=copied)),
+    Case("SRL-ACT-010", "survey", variant(FourWays, push=only_right), FourWays),
+    Case("SRL-EPI-002", "survey", changed("step", cut_too, variant(push=lambda self, action: 2.0)), Walk),
+    Case("SRL-RND-003", "render", Drawn, Painted),
     Case("SRL-PRC-012", "process", variant(Server, ends=False), Server),
     Case("SRL-PRC-013", "process", variant(close=leaving)),
     Case("SRL-RES-003", "resources", variant(begin=forking), Server),
@@ -277,3 +343,36 @@ def test_a_whole_part_of_integers_is_dead_only_after_very_many_steps() -> None:
 def test_sound_environments_pass(make: type[Walk]) -> None:
     names = ("facts", "survey", "resources", "repeat", "together", "acting", "ends", "process", "batched", "again")
     assert [f for f in found(make, *names) if f.severity != "note" or f.code == "SRL-CHK-001"] == []
+
+
+def test_a_specification_that_a_reset_changes_is_found() -> None:
+    gym.register("Noting-v0", entry_point=Noting)  # type: ignore[arg-type]
+    try:
+        given = gym.spec("Noting-v0")
+        stage = Stage(lambda mode: gym.make(given, disable_env_checker=True), SMALL, registered=given)
+        fault = facts(stage).spec_fault
+    finally:
+        del gym.registry["Noting-v0"]
+    assert "raised TypeError" in fault
+    assert "'episode'" in fault
+
+
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_actions_that_only_python_may_give_are_a_crash_of_the_action(kind: type) -> None:
+    class Strict(Hops):
+        def step(self, action: Any) -> Told:
+            if not isinstance(action, kind):
+                raise TypeError("not that kind of number")
+            return super().step(action)
+
+    assert ("SRL-ACT-007" in codes(found(Strict, "acting"))) is (kind is int)
+
+
+def test_a_broken_neighbour_is_no_interference() -> None:
+    broken = at(5, raising(IndexError("row 5")))
+    assert codes(found(broken, "together")) == set()
+
+
+def test_six_values_are_one_fault() -> None:
+    more = changed("step", lambda self, told: (*told, 0.5))
+    assert {f.code for f in found(more, "survey") if f.severity != "note"} == {"SRL-API-004"}

@@ -355,6 +355,8 @@ ELSEWHERE = {  # held by tests of their own
             "SRL-SPC-009",
             "SRL-OBS-010",
             "SRL-OBS-011",
+            "SRL-OBS-012",
+            "SRL-ACT-010",
             "SRL-SEED-014",
             "SRL-SEED-015",
             "SRL-EPI-007",

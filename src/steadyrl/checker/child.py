@@ -111,8 +111,9 @@ class Child:
         self.beat("make", 0, None)
         factory = task.recipe.factory()
         maker = (lambda mode: task.recipe.factory().bare(mode)) if task.again else factory.bare
-        given = {"registered": factory.registered, "recipe": task.recipe}
-        return Stage(maker, task.plan, factory.id, self.beat, out, err, **given)
+        stage = Stage(maker, task.plan, factory.id, self.beat, out, err)
+        stage.registered, stage.recipe = factory.registered, task.recipe
+        return stage
 
     def beat(self, phase: str, step: int, seed: int | None) -> None:
         """Note a call of the environment where the parent sees it."""

@@ -37,6 +37,7 @@ class Acting:
         effect: Whether two policies ever led to something else; None where that could not be seen.
         policies: How many were compared.
         deaf: Dimensions of the action that never made a difference.
+        obs_kept: Where a play went apart because the caller wrote into an observation that it had been given.
         kept: Where a play went apart because the caller wrote into an action that it had passed.
         rewards: Whether rewards or ends follow what is done; None where that could not be seen.
         deaf_after: Step after which actions make no difference any more.
@@ -48,6 +49,7 @@ class Acting:
     effect: bool | None = None
     policies: int = 0
     deaf: list[str] = field(default_factory=list)
+    obs_kept: Split | None = None
     kept: Split | None = None
     rewards: bool | None = None
     deaf_after: int | None = None
@@ -200,19 +202,33 @@ def _differs(stage: Stage, driver: Driver, ends: list[Push], seed: int) -> bool:
 
 
 def _kept(stage: Stage, driver: Driver, found: Acting) -> None:
-    """Whether an action that the caller overwrites later makes a difference."""
+    """Whether it makes a difference what the caller writes into observations and actions later."""
     space = driver.env.action_space
-    if not isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
-        return
-    sample = at_random(space)
+    sample, steps = at_random(space), min(60, stage.plan.play_steps)
     base, again = (_one(stage, driver, sample(SEED), SEED) for _ in range(2))
     if split(base, again) is not None:
         return
-    fill = _ends(space)[0]
 
-    def scribble(number: int, action: Any, step: Any) -> None:
-        if isinstance(action, np.ndarray) and action.flags.writeable:
-            action[...] = fill
+    def into_observation(number: int, action: Any, step: Any) -> None:
+        _scribble(step.obs)
 
-    steps = min(60, stage.plan.play_steps)
-    found.kept = split(base, play(driver, sample(SEED), SEED, steps, made=True, cpu_s=0.3, after=scribble))
+    def into_action(number: int, action: Any, step: Any) -> None:
+        _scribble(action, fill)
+
+    found.obs_kept = split(base, play(driver, sample(SEED), SEED, steps, made=True, cpu_s=0.3, after=into_observation))
+    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+        fill = _ends(space)[0]
+        found.kept = split(base, play(driver, sample(SEED), SEED, steps, made=True, cpu_s=0.3, after=into_action))
+
+
+def _scribble(value: Any, fill: Any = 0) -> None:
+    """Write into every array of a value but masks, which decide what is done next."""
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value[...] = fill
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            if key not in ("action_mask", "action_masks"):
+                _scribble(part, fill)
+    elif isinstance(value, tuple):
+        for part in value:
+            _scribble(part, fill)

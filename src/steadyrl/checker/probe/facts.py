@@ -186,15 +186,23 @@ def _spec_fault(stage: Stage, driver: Driver) -> str:
         return f"its spec is a {type(outer).__name__}, not an EnvSpec"
     if outer.entry_point is None or stage.plan.alone or any(w.kwargs is None for w in outer.additional_wrappers):
         return ""
+    later = [inner] if isinstance(inner, EnvSpec) and inner.kwargs != outer.kwargs else []  # wrappers keep an older one
+    made = ((outer, driver.env), *((spec, driver.env.unwrapped) for spec in later))
+    return next((fault for spec, env in made if (fault := _rebuilt(spec, env))), "")
+
+
+def _rebuilt(spec: EnvSpec, env: gym.Env[Any, Any]) -> str:
+    """What is wrong with what a specification makes instead of an environment, in words."""
     try:
-        rebuilt = gym.make(outer, disable_env_checker=True)
+        rebuilt = gym.make(spec, disable_env_checker=True)
+        rebuilt = rebuilt.unwrapped if env is env.unwrapped else rebuilt
     except Exception as error:
         return f"gymnasium.make(env.spec) raised {fault_of(error, 'make', 0).error}"
     try:
-        if type(rebuilt.unwrapped).__qualname__ != type(driver.env.unwrapped).__qualname__:
+        if type(rebuilt.unwrapped).__qualname__ != type(env.unwrapped).__qualname__:
             return f"gymnasium.make(env.spec) makes a {type(rebuilt.unwrapped).__name__}"
         for name in ("observation_space", "action_space"):
-            one, other = getattr(driver.env, name), getattr(rebuilt, name)
+            one, other = getattr(env, name), getattr(rebuilt, name)
             if type(one) is not type(other) or one.shape != other.shape:
                 return f"gymnasium.make(env.spec) has the {name} {other} instead of {one}"
     finally:

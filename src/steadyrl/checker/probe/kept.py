@@ -24,7 +24,7 @@ class Kept:
 
     def add(self, step: int, obs: Any, info: Any) -> list[tuple[str, tuple[int, str]]]:
         """Take in what step `step` returned; tells what has changed of what came some steps before, and how."""
-        found = []
+        found: list[tuple[str, tuple[int, str]]] = []
         while len(self._recent) >= 2 * _HELD:
             found += self._compared([self._recent.popleft()])
         few = isinstance(obs, np.ndarray) and obs.nbytes > _BIG

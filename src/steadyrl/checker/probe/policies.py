@@ -98,7 +98,7 @@ def looking(space: gym.Space[Any], features: Features, mean: Any, spread: Any) -
     def make(seed: int) -> Policy:
         weights = np.random.default_rng(seed).standard_normal((size, len(features.names)))
         sample = at_random(space)(seed)
-        bounds = _finite_bounds(space) if isinstance(space, spaces.Box) else (None, None)
+        bounds: Any = _finite_bounds(space) if isinstance(space, spaces.Box) else None
 
         def act(obs: Any, mask: Any) -> Any:
             row = features.row(obs)

@@ -167,7 +167,7 @@ def _wrong(picture: Any, mode: str) -> str:
 
 
 def _disturbs(stage: Stage, driver: Driver) -> Split | None:
-    """Where drawing changes the course of an episode."""
+    """Where drawing, or the render mode alone, changes the course of an episode."""
     policy, steps = at_random(driver.env.action_space), 30
     one, again = (play(driver, policy, SEED, steps, cpu_s=0.4) for _ in range(2))
     if split(one, again) is not None:
@@ -177,4 +177,11 @@ def _disturbs(stage: Stage, driver: Driver) -> Split | None:
         if not over(step):
             driver.call("render", driver.env.render)
 
-    return split(one, play(driver, policy, SEED, steps, cpu_s=1.0, after=draw))
+    drawn = split(one, play(driver, policy, SEED, steps, cpu_s=1.0, after=draw))
+    if drawn is not None:
+        return drawn
+    plain = [stage.drive() for _ in range(2)]
+    courses = [play(each, policy, SEED, steps, cpu_s=0.4) for each in plain]
+    for each in plain:
+        each.close()
+    return None if split(*courses) is not None else split(courses[0], one)

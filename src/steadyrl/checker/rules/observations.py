@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.probe.acting import Acting
 from steadyrl.checker.probe.survey import Survey
-from steadyrl.checker.rules.telling import of_seen
+from steadyrl.checker.rules.telling import of_seen, of_split
 
 _ENOUGH = 500  # observations, from episodes of several seeds and policies
 _EPISODES = 5
@@ -206,3 +207,20 @@ def _of_size(survey: Survey, i: int, sizes: Any, usual: float) -> Found:
 def _enough(survey: Survey) -> bool:
     several = {episode.seed for episode in survey.episodes if episode.length}
     return survey.rows is not None and len(survey.rows) >= _ENOUGH and len(several) >= _EPISODES
+
+
+@rule(
+    "SRL-OBS-012",
+    "obs-kept",
+    "warning",
+    "acting",
+    "the environment reads the arrays back that it returned",
+    "Return a copy: self.state.copy(). A wrapper that scales observations in place would change the environment.",
+    unless=("obs-aliased",),
+)
+def kept(acting: Acting) -> Iterator[Found]:
+    """Writing into an observation after the step changes the course."""
+    yield from of_split(
+        acting.obs_kept,
+        "After the caller had written into an observation that was returned, the course changed: {where}.",
+    )

@@ -52,7 +52,7 @@ def fps_missing(rendering: Rendering) -> Iterator[Found]:
 )
 def disturbs(rendering: Rendering) -> Iterator[Found]:
     """A film shows what would have happened without it."""
-    yield from of_split(rendering.changed, "With render() after each step the same seed gave another course: {where}.")
+    yield from of_split(rendering.changed, "With pictures the same seed gave another course: {where}.")
 
 
 @rule(
