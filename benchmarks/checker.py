@@ -1,14 +1,15 @@
 """What the environment checker finds, what it takes, and what Gymnasium's and Stable-Baselines3's say to the same.
 
     python benchmarks/checker.py corpus FOLDER [NAME...]   # a labelled set of faulty and sound environments
+    python benchmarks/checker.py unseen FOLDER [NAME...]   # another one, written by somebody who had not seen the rules
     python benchmarks/checker.py registered [NAME...]      # every environment that is registered here
     python benchmarks/checker.py times                     # of a classic-control environment
 
-Each part goes into benchmarks/results/checker.json; with NAMEs only rows of such names. QUICK=1 checks
-with --quick. FOLDER is a package
-with `register_all`, its labels.json and what the peers said in peers.json. A faulty environment counts as found where a
-finding has its kind and severity and no error or warning is of a kind that the label does not allow; a sound one
-as passed where there is no error and no warning.
+Each part goes into benchmarks/results/checker.json; with NAMEs only rows of such names. QUICK=1 checks with --quick.
+FOLDER is a package with `register_all`, its labels.json and what the peers said in peers.json, where there is one
+(`benchmarks/checker_peers.py` writes a plain one). A faulty environment counts as found where a finding has its kind
+and severity and no error or warning is of a kind that the label does not allow; a sound one as passed where there is no
+error and no warning. What was found the first time stays in a row of `unseen` as `first`, whatever is found later.
 """
 
 from __future__ import annotations
@@ -41,8 +42,20 @@ EXTRA = {
         "MiniGrid-MultiRoom-N2-S4-v0",
         "MiniGrid-Dynamic-Obstacles-6x6-v0",
         "MiniGrid-GoToObject-6x6-N2-v0",
+        "MiniGrid-LavaCrossingS9N1-v0",
+        "MiniGrid-LavaGapS5-v0",
+        "MiniGrid-KeyCorridorS3R1-v0",
+        "MiniGrid-UnlockPickup-v0",
+        "MiniGrid-MemoryS7-v0",
+        "MiniGrid-RedBlueDoors-6x6-v0",
+        "MiniGrid-PutNear-6x6-N2-v0",
+        "MiniGrid-Fetch-5x5-N2-v0",
+        "MiniGrid-DistShift1-v0",
+        "MiniGrid-LockedRoom-v0",
+        "MiniGrid-ObstructedMaze-1Dl-v0",
         "BabyAI-GoToRedBall-v0",
     ),
+    "highway_env": ("highway-v0", "merge-v0", "roundabout-v0", "intersection-v0", "parking-v0", "racetrack-v0"),
 }
 
 
@@ -57,7 +70,8 @@ def corpus(folder: Path, names: list[str]) -> Iterator[dict[str, Any]]:
     sys.path.insert(0, str(folder.parent))
     importlib.import_module(folder.name).register_all()
     labels = json.loads((folder / "labels.json").read_text())
-    peers = json.loads((folder / "peers.json").read_text())
+    said = folder / "peers.json"
+    peers = json.loads(said.read_text()) if said.exists() else {}
     for env_id, label in labels.items():
         if names and not any(name in env_id for name in names):
             continue
@@ -78,20 +92,24 @@ def corpus(folder: Path, names: list[str]) -> Iterator[dict[str, Any]]:
             "findings": findings,
             "seconds": round(time.perf_counter() - start, 1),
         }
-        for peer in ("gymnasium", "sb3"):
+        for peer in ("gymnasium", "sb3") if env_id in peers else ():
             row[peer] = _peer(peers[env_id], peer, label["sound"])
         print(env_id, "right" if row["right"] else f"WRONG {findings}", flush=True)
         yield row
 
 
 def _peer(row: dict[str, Any], peer: str, sound: bool) -> bool:
+    if isinstance(row[peer], bool):  # only whether it said anything
+        return bool(row[peer]) is not sound
     return row[peer] == "silent" if sound else bool(row[f"{peer}_hit"])
 
 
 def score(rows: list[dict[str, Any]]) -> dict[str, Any]:
     faulty, sound = ([row for row in rows if row["sound"] is kind] for kind in (False, True))
     score: dict[str, Any] = {"faulty": len(faulty), "sound": len(sound)}
-    for name, key in (("steadyrl", "right"), ("gymnasium", "gymnasium"), ("sb3", "sb3")):
+    for name, key in (("steadyrl", "right"), ("first", "first"), ("gymnasium", "gymnasium"), ("sb3", "sb3")):
+        if not all(key in row for row in rows):
+            continue
         score[name] = {"found": sum(row[key] for row in faulty), "passed": sum(row[key] for row in sound)}
     return score
 
@@ -152,12 +170,14 @@ def main(words: list[str]) -> None:
     if part == "times":
         store(part, times())
         return
-    rows = corpus(Path(rest[0]).resolve(), rest[1:]) if part == "corpus" else registered(rest)
+    rows = registered(rest) if part == "registered" else corpus(Path(rest[0]).resolve(), rest[1:])
     for row in rows:  # each is kept at once: all of them take long
         stored = json.loads(RESULT.read_text()).get(part, {}) if RESULT.exists() else {}
-        others = [old for old in stored.get("rows", []) if old["env"] != row["env"]]
-        document: dict[str, Any] = {"rows": [*others, row]}
-        store(part, document | ({"score": score(document["rows"])} if part == "corpus" else {}))
+        known = {old["env"]: old for old in stored.get("rows", [])}
+        if part == "unseen":
+            row["first"] = known.get(row["env"], {}).get("first", row["right"])
+        document: dict[str, Any] = {"rows": list((known | {row["env"]: row}).values())}
+        store(part, document | ({} if part == "registered" else {"score": score(document["rows"])}))
 
 
 def store(part: str, document: dict[str, Any]) -> None:

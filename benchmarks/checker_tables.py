@@ -39,26 +39,45 @@ def rules() -> str:
     return "\n".join(parts)
 
 
+NAMES = {
+    "first": "SteadyRL, first contact",
+    "steadyrl": "SteadyRL",
+    "gymnasium": "Gymnasium 1.4.0",
+    "sb3": "Stable-Baselines3 2.9.2",
+}
+
+
 def score(table: Table) -> str:
     """Our score on the labelled set beside the peers'."""
-    document = _stored("corpus")
+    return _score(table, "corpus", "by the others where they say anything that names it.")
+
+
+def unseen(table: Table) -> str:
+    """The same on a set that nobody had seen who wrote the rules, at first contact and now."""
+    return _score(
+        table,
+        "unseen",
+        "by the others where they say anything at all, so that theirs are upper bounds for faulty ones.",
+    )
+
+
+def _score(table: Table, part: str, others: str) -> str:
+    document = _stored(part)
     if document is None:
         return PENDING
     told = document["score"]
-    names = {"steadyrl": "SteadyRL", "gymnasium": "Gymnasium 1.4.0", "sb3": "Stable-Baselines3 2.9.2"}
     rows = [
         (name, f"{told[key]['found']} of {told['faulty']}", f"{told[key]['passed']} of {told['sound']}")
-        for key, name in names.items()
+        for key, name in NAMES.items()
+        if key in told
     ]
     quick = sum(row["plan"] == "quick" for row in document["rows"])
     note = f"\n{quick} of the {len(document['rows'])} were checked with `--quick`.\n" if quick else ""
     return (
         table(("checker", "faults found", "sound ones passed"), rows)
         + note
-        + (
-            "\nA fault counts as found by SteadyRL where kind and severity are right and nothing else is reported;\n"
-            "by the others where they say anything that names it.\n"
-        )
+        + "\nA fault counts as found by SteadyRL where kind and severity are right and nothing else is reported;\n"
+        + f"{others}\n"
     )
 
 

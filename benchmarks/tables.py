@@ -379,6 +379,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "compiled": compiled,
     "checker-rules": checker_tables.rules,
     "checker-score": lambda: checker_tables.score(table),
+    "checker-unseen": lambda: checker_tables.unseen(table),
     "checker-registered": lambda: checker_tables.registered(table),
     "settings": settings,
     "wrappers": wrappers,

@@ -29,3 +29,17 @@ def test_what_it_says_of_a_rule_is_what_the_rule_says() -> None:
         rule = RULES[code]
         assert section.startswith(f"`{rule.kind}`, {rule.severity}. ")
         assert section.endswith(f"*Remedy:* {rule.remedy}")
+
+
+def test_the_subjects_name_every_rule() -> None:
+    section = prose(PAGE).partition("## What is looked at, and by which rules")[2].partition("\n## ")[0]
+    named: set[str] = set()
+    for cell in re.findall(r"^\| .* \| (.*) \|$", section, re.MULTILINE)[2:]:
+        if "all rules" in cell:
+            cell = cell.partition(" and all rules")[0]
+        for part in cell.split(", "):
+            first, _, last = part.partition(" to ")
+            subject, low = first.split("-")
+            high = int((last or first).split("-")[1])
+            named |= {f"SRL-{subject}-{number:03}" for number in range(int(low), high + 1)}
+    assert named == set(RULES)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steadyrl.checker.experiments import EXPERIMENTS, Context, found_in, perform
-from steadyrl.checker.finding import RULES, Finding, rule, settled
+from steadyrl.checker.finding import ANY, RULES, Finding, rule, settled
 from steadyrl.checker.probe.goals import Goals
 from steadyrl.checker.probe.process import Process
 from steadyrl.checker.probe.resources import Resources
@@ -42,7 +42,7 @@ def grown(rates: list[int], steps: int = 100) -> Resources:
     memory = [10**6]
     for rate in rates:
         memory.append(memory[-1] + rate * steps)
-    return Resources([steps] * len(memory), memory, [0] * len(memory), [5] * len(memory))
+    return Resources([steps] * len(memory), memory, [0] * len(memory), {"files": [5] * len(memory)})
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,26 @@ def test_slow_steps(times: list[float], slow: bool) -> None:
     assert ("SRL-PRC-010" in codes(found_in("survey", Survey(times=times)))) is slow
 
 
+def timed(times: list[float], idle: float = 0.0, length: int = 50, resets: float = 1e-5) -> Survey:
+    """A survey of episodes of so many steps."""
+    survey = Survey(times=times, idle=[idle] * len(times), reset_times=[resets] * 20)
+    survey.time_steps = [1 + number % length for number in range(len(times))]
+    return survey
+
+
+@pytest.mark.parametrize(
+    ("code", "faulty", "sound"),
+    [
+        ("SRL-TIM-001", timed([0.02] * 200, idle=0.019), timed([0.02] * 200, idle=0.005)),
+        ("SRL-TIM-002", timed([1e-3 * (1 + n % 50) for n in range(400)]), timed([1e-3] * 400)),
+        ("SRL-TIM-003", timed([1e-3] * 400, resets=0.5), timed([1e-3] * 400, resets=0.01)),
+    ],
+)
+def test_times(code: str, faulty: Survey, sound: Survey) -> None:
+    assert code in codes(found_in("survey", faulty))
+    assert code not in codes(found_in("survey", sound))
+
+
 def test_a_fault_of_the_checker_is_a_note_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(stage: Any, context: Any) -> Any:
         raise ZeroDivisionError("oh")
@@ -105,7 +125,7 @@ def test_the_gravest_comes_first() -> None:
 def test_codes_are_unique_and_explanations_are_kinds() -> None:
     kinds = {each.kind for each in RULES.values()}
     for each in RULES.values():
-        assert set(each.unless) <= kinds - {each.kind}, each.code
+        assert set(each.unless) <= (kinds | {ANY}) - {each.kind}, each.code
         assert each.what[0].islower() or each.what.startswith("SRL"), each.code
     with pytest.raises(ValueError, match="two rules"):
         rule("SRL-OBS-001", "x", "note", "facts", "x", "x")(lambda record: [])

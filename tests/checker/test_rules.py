@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,21 +11,10 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from steadyrl.checker.experiments import EXPERIMENTS
-from steadyrl.checker.finding import RULES, Finding
+from steadyrl.checker.finding import RULES
 from support import checked_envs as envs
 from support.checked_envs import Hops, Masked, Painted, Rounds, Walk, at, changed, raising, variant, with_spaces
-from support.checker import codes, found
-
-
-@dataclass(frozen=True)
-class Case:
-    """A rule, what breaks it, and what looks like it but is sound."""
-
-    code: str
-    experiment: str
-    faulty: Callable[..., Any]
-    sound: Callable[..., Any] = Walk
-    limit: int | None = None
+from support.checker import Case, found, hold
 
 
 def box(low: Any, high: Any, size: int = 1, dtype: Any = np.float32) -> spaces.Box:
@@ -360,21 +348,38 @@ ELSEWHERE = {  # held by tests of their own
     "SRL-FIT-004": "test_records",
     "SRL-CHK-001": "test_records",
     **{f"SRL-VEC-{number:03}": "test_vectors" for number in range(1, 12)},
+    "SRL-PRC-014": "test_starting",
+    **dict.fromkeys(("SRL-TIM-001", "SRL-TIM-002", "SRL-TIM-003"), "test_records"),
+    **dict.fromkeys(
+        (
+            "SRL-SPC-009",
+            "SRL-OBS-010",
+            "SRL-OBS-011",
+            "SRL-OBS-012",
+            "SRL-ACT-010",
+            "SRL-SEED-014",
+            "SRL-SEED-015",
+            "SRL-EPI-007",
+            "SRL-EPI-008",
+            "SRL-ACT-009",
+            "SRL-REW-004",
+            "SRL-REW-005",
+            "SRL-VEC-012",
+            "SRL-PRC-012",
+            "SRL-PRC-013",
+            "SRL-RES-003",
+            "SRL-RES-004",
+            "SRL-RES-005",
+            "SRL-RND-007",
+        ),
+        "test_deeper_rules",
+    ),
 }
-
-
-def findings(case: Case, make: Callable[..., Any], limit: int | None) -> list[Finding]:
-    return found(make, case.experiment, limit=limit)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
 def test_a_rule_tells_faulty_from_sound(case: Case) -> None:
-    first = next(finding for finding in findings(case, case.faulty, case.limit) if finding.code == case.code)
-    assert (first.kind, first.docs) == (RULES[case.code].kind, f"docs/checker.md#{case.code.lower()}")
-    assert first.message.endswith(".")
-    assert first.remedy
-    sound = None if case.faulty is case.sound else case.limit
-    assert case.code not in codes(findings(case, case.sound, sound))
+    hold(case)
 
 
 def test_every_rule_has_a_case() -> None:

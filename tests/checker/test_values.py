@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steadyrl.checker.probe.values import apart, difference, own
+from steadyrl.checker.probe.values import apart, difference, own, unchanged
 
 NESTED = {"a": [1, (2.0, np.arange(3))], "b": {"c": np.nan}}
 
@@ -58,3 +58,20 @@ def test_the_first_difference(one: Any, other: Any, path: str | None) -> None:
 )
 def test_rounding_sets_nothing_apart(one: Any, other: Any, same: bool) -> None:
     assert (apart(one, other) is None) is same
+
+
+@pytest.mark.parametrize("value", [1, 2.5, "x", None, True, np.float32(1), [1, {"a": (2, None)}], np.arange(3), {}])
+def test_plain_data_is_surely_unchanged(value: object) -> None:
+    assert unchanged(own(value), value)
+
+
+def test_whatever_changes_is_not_surely_unchanged() -> None:
+    value = {"a": [1, np.zeros(2)], "b": {1, 2}}
+    copy = own(value)
+    assert not unchanged(copy, value)  # in doubt: a set is none of the plain kinds
+    assert difference(copy, own(value)) is None
+    value["a"][1][0] = 1.0  # type: ignore[index]
+    assert not unchanged(copy["a"], value["a"])
+    assert not unchanged(own(np.zeros(2)), np.zeros(2, np.float32))
+    assert not unchanged([1], [1, 2])
+    assert not unchanged({"a": 1}, {"b": 1})

@@ -95,10 +95,9 @@ class Child:
                 self._say({"begin": name})
                 start = time.perf_counter()
                 with quiet_gymnasium():
-                    record, findings = perform(name, stage, context)
+                    _, findings = perform(name, stage, context)
                 seconds = time.perf_counter() - start
-                play = getattr(record, "play", None) if name == "repeat" else None
-                self._say({"end": name, "findings": findings, "numbers": context.numbers, "play": play, "s": seconds})
+                self._say({"end": name, "findings": findings, "numbers": context.numbers, "s": seconds})
                 if name in ("facts", "fits"):
                     self._say({"known": _light(context)})
                 if name == "facts" and (context.facts.made is not None or context.facts.missing):
@@ -112,7 +111,9 @@ class Child:
         self.beat("make", 0, None)
         factory = task.recipe.factory()
         maker = (lambda mode: task.recipe.factory().bare(mode)) if task.again else factory.bare
-        return Stage(maker, task.plan, factory.id, self.beat, out, err, registered=factory.registered)
+        stage = Stage(maker, task.plan, factory.id, self.beat, out, err)
+        stage.registered, stage.recipe = factory.registered, task.recipe
+        return stage
 
     def beat(self, phase: str, step: int, seed: int | None) -> None:
         """Note a call of the environment where the parent sees it."""

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from steadyrl.checker.finding import RULES, Finding
+from steadyrl.checker.probe.acting import acting
+from steadyrl.checker.probe.again import Again, Log, again
+from steadyrl.checker.probe.batched import batched
+from steadyrl.checker.probe.ends import ends
 from steadyrl.checker.probe.facts import Facts, facts
+from steadyrl.checker.probe.goals import goals
+from steadyrl.checker.probe.play import Play
+from steadyrl.checker.probe.process import process
+from steadyrl.checker.probe.render import rendering
+from steadyrl.checker.probe.repeat import Repeater, Repeats
+from steadyrl.checker.probe.resources import resources
 from steadyrl.checker.probe.stage import Stage
+from steadyrl.checker.probe.starting import starting
 from steadyrl.checker.probe.survey import Survey
 from steadyrl.checker.probe.surveyor import Surveyor
+from steadyrl.checker.probe.together import together
+from steadyrl.checker.probe.vector_probe import VectorProbe
+from steadyrl.checker.probe.vectors import Vectors
 from steadyrl.checker.records import Fits, Saving
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.suitability import check_suitable
@@ -26,11 +40,15 @@ class Context:
         facts: What is declared.
         vector: Makes the vector version with so many environments; None where there is none.
         numbers: Counts for the summary.
+        logs: The last episodes of the survey.
+        first: The first play that was repeated.
     """
 
     facts: Facts = field(default_factory=Facts)
     vector: Callable[[int], Any] | None = None
     numbers: dict[str, Any] = field(default_factory=dict)
+    logs: Sequence[Log] = ()
+    first: Play | None = None
 
 
 def _facts(stage: Stage, context: Context) -> Facts:
@@ -51,6 +69,7 @@ def _survey(stage: Stage, context: Context) -> Survey:
     surveyor.survey.limit = context.facts.limit
     survey = surveyor.run()
     surveyor.driver.close()
+    context.logs = tuple(surveyor.logs)
     times = sorted(survey.times)
     context.numbers |= {
         "steps": survey.steps,
@@ -64,60 +83,25 @@ def _survey(stage: Stage, context: Context) -> Survey:
     return survey
 
 
-def _repeat(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.repeat import Repeater
-
+def _repeat(stage: Stage, context: Context) -> Repeats:
     repeater = Repeater(stage)
     repeater.found.declared = context.facts.nondeterministic
-    return repeater.run()
+    found = repeater.run()
+    context.first = found.play
+    return found
 
 
-def _together(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.together import together
-
-    return together(stage)
+def _again(stage: Stage, context: Context) -> Again:
+    return again(stage, context.logs[-2:] if stage.plan.quick else context.logs, context.first)
 
 
-def _acting(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.acting import acting
-
-    return acting(stage)
-
-
-def _ends(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.ends import ends
-
-    return ends(stage, context.facts.limit)
-
-
-def _resources(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.resources import resources
-
-    return resources(stage)
-
-
-def _process(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.process import process
-
-    return process(stage)
-
-
-def _render(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.render import rendering
-
-    return rendering(stage, context.facts.metadata)
-
-
-def _goals(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.goals import goals
-
-    return goals(stage)
-
-
-def _vector(stage: Stage, context: Context) -> Any:
-    from steadyrl.checker.probe.vector_probe import VectorProbe
-
+def _vector(stage: Stage, context: Context) -> Vectors | None:
     return None if context.vector is None else VectorProbe(stage, context.vector).run()
+
+
+def _by_itself(experiment: Callable[[Stage], Any]) -> Callable[[Stage, Context], Any]:
+    """An experiment that needs nothing of those before it."""
+    return lambda stage, context: experiment(stage)
 
 
 def _fits(stage: Stage, context: Context) -> Fits | None:
@@ -160,16 +144,19 @@ EXPERIMENTS: dict[str, Callable[[Stage, Context], Any]] = {
     "facts": _facts,
     "fits": _fits,
     "survey": _survey,
-    "resources": _resources,
+    "resources": _by_itself(resources),
     "repeat": _repeat,
-    "together": _together,
-    "acting": _acting,
-    "ends": _ends,
-    "process": _process,
-    "goals": _goals,
+    "together": _by_itself(together),
+    "acting": _by_itself(acting),
+    "ends": lambda stage, context: ends(stage, context.facts.limit),
+    "process": _by_itself(process),
+    "goals": _by_itself(goals),
     "vector": _vector,
+    "starting": lambda stage, context: starting(stage, context.first),
+    "batched": lambda stage, context: None if stage.plan.quick else batched(stage),
+    "again": _again,
     "saving": _saving,
-    "render": _render,
+    "render": lambda stage, context: rendering(stage, context.facts.metadata),
 }
 ALONE = ("facts", "fits", "survey")  # one instance, and no reset that an end does not ask for
 

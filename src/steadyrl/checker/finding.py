@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 DOCS = "docs/checker.md"
+ANY = "*"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Rule:
         what: What is wrong, for the list.
         remedy: What to do.
         find: The rule itself.
-        unless: Kinds that explain this one: where one of them was found, this rule has nothing to add.
+        unless: Kinds that explain this one: where one of them was found, this rule has nothing to add. `ANY` stands for
+            all others.
     """
 
     code: str
@@ -120,5 +122,9 @@ def settled(findings: Iterable[Finding]) -> list[Finding]:
     """Findings without those that another one explains, the gravest first."""
     listed = list(findings)
     kinds = {finding.kind for finding in listed if finding.severity != "note"}
-    kept = [finding for finding in listed if not kinds & set(RULES[finding.code].unless)]
+    kept = [finding for finding in listed if not _explained(RULES[finding.code], kinds)]
     return sorted(kept, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code))
+
+
+def _explained(rule: Rule, kinds: set[str]) -> bool:
+    return bool(kinds & set(rule.unless)) or (ANY in rule.unless and bool(kinds - {rule.kind}))

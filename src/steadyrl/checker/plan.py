@@ -65,5 +65,5 @@ def plan_of(*, quick: bool = False, no_side_effects: bool = False, timeout: floa
     if no_side_effects:
         return Plan("no-side-effects", 1_000, 5.0, 0, 0, 0.0, 0, 0, 0, **common)
     if quick:
-        return Plan("quick", 1_400, 0.4, 80, 2, 0.1, 0, 64, 60, **common)
+        return Plan("quick", 1_400, 0.4, 80, 2, 0.1, 2_100, 64, 200, **common)
     return Plan("full", 10_000, 2.5, 400, 3, 0.5, 20_000, 256, 300, **common)

@@ -32,10 +32,9 @@ class ChildProcess:
 
     Args:
         task: What it is to do.
-        hash_seed: PYTHONHASHSEED of the process; None leaves the parent's.
     """
 
-    def __init__(self, task: Task, hash_seed: int | None = None) -> None:
+    def __init__(self, task: Task) -> None:
         if not hasattr(socket, "send_fds"):
             raise UserError(
                 "Environments are checked in processes of their own, which needs Linux or macOS.",
@@ -48,15 +47,11 @@ class ChildProcess:
         self._file.truncate(BEAT.size)
         self._board = mmap.mmap(self._file.fileno(), BEAT.size)
         ours, theirs = socket.socketpair()
-        environment = dict(os.environ)
-        if hash_seed is not None:
-            environment["PYTHONHASHSEED"] = str(hash_seed)
         files = [theirs.fileno(), self._file.fileno(), self._dump.fileno()]
         self._program = subprocess.Popen(
             keeper.command(child.__name__, *files),
             pass_fds=files,
             stdin=subprocess.DEVNULL,
-            env=environment,
             start_new_session=True,
         )
         theirs.close()

@@ -5,19 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from steadyrl.checker.probe.play import Split
-
-
-@dataclass
-class Processes:
-    """The first play here and in a fresh process.
-
-    Attributes:
-        split: Where they went apart.
-    """
-
-    split: Split | None = None
-
 
 @dataclass
 class Died:
@@ -59,7 +46,7 @@ class Saving:
 
 def crashed_in_graphics(died: Died) -> bool:
     """Whether a signal ended it while it drew: drivers and libraries do that where there is no display."""
-    return died.phase == "render" and died.status is not None and died.status < 0
+    return "render" in (died.phase, died.experiment) and died.status is not None and died.status < 0
 
 
 def evidence(died: Died) -> dict[str, Any]:

@@ -16,17 +16,15 @@ from steadyrl.checker.child import Task
 from steadyrl.checker.experiments import ALONE, EXPERIMENTS, Context, found_in, perform
 from steadyrl.checker.finding import RULES, Finding, settled
 from steadyrl.checker.plan import Plan, plan_of
-from steadyrl.checker.probe.play import Play, split
 from steadyrl.checker.probe.stage import Stage
 from steadyrl.checker.process import ChildProcess
-from steadyrl.checker.records import Died, Processes
+from steadyrl.checker.records import Died
 from steadyrl.checker.report import Report
 from steadyrl.envs.make import EnvFactory, EnvLike, make_env_factory, quiet_gymnasium
 from steadyrl.envs.workers.recipe import Recipe
 from steadyrl.errors import UserError, nearest
 
 _DEATHS = 4  # processes that may end before the check gives up
-_HASH_SEED = 3  # of the second process: sets of strings are in another order there
 
 
 @dataclass
@@ -37,7 +35,6 @@ class _Result:
     numbers: dict[str, Any] = field(default_factory=dict)
     done: dict[str, float] = field(default_factory=dict)
     known: Context = field(default_factory=Context)
-    play: Play | None = None
     copies: int = 0
 
 
@@ -122,30 +119,21 @@ def _played(factory: EnvFactory, plan: Plan, told: Callable[[str], None]) -> _Re
     except UserError as error:
         return _here(factory, plan, error)
     result = _Result()
-    other = None
     left = [name for name in EXPERIMENTS if name in ALONE or not plan.alone]
-    if not (plan.quick or plan.alone):
-        other = ChildProcess(_task(recipe, factory, plan, ("repeat",), Context()), _HASH_SEED)
-    try:
-        deaths = 0
-        while left and deaths < _DEATHS:
-            process = ChildProcess(_task(recipe, factory, plan, tuple(left), result.known))
-            try:
-                died = _listened(process, result, left, told)
-            finally:
-                process.close()
-            if died is None:
-                break
-            deaths += 1
-            left.remove(died.experiment) if died.experiment in left else left.clear()
-            _take_in(result.findings, found_in("died", died))
-            if died.status is None or died.experiment == "facts":
-                break  # each further wait would take as long
-        if other is not None:
-            _compare(other, result)
-    finally:
-        if other is not None:
-            other.close()
+    deaths = 0
+    while left and deaths < _DEATHS:
+        process = ChildProcess(_task(recipe, factory, plan, tuple(left), result.known))
+        try:
+            died = _listened(process, result, left, told)
+        finally:
+            process.close()
+        if died is None:
+            break
+        deaths += 1
+        left.remove(died.experiment) if died.experiment in left else left.clear()
+        _take_in(result.findings, found_in("died", died))
+        if died.status is None or died.experiment == "facts":
+            break  # each further wait would take as long
     _take_in(result.findings, found_in("forks", result.copies))
     return result
 
@@ -164,7 +152,6 @@ def _listened(process: ChildProcess, result: _Result, left: list[str], told: Cal
             result.findings += message["findings"]
             result.numbers |= message["numbers"]
             result.done[message["end"]] = message["s"]
-            result.play = message["play"] or result.play
             left.remove(message["end"])
         result.known = message.get("known", result.known)
         result.copies += message.get("copies", 0)
@@ -175,17 +162,6 @@ def _take_in(findings: list[Finding], more: Sequence[Finding]) -> None:
     """Those of a kind that was not found yet."""
     kinds = {finding.kind for finding in findings}
     findings += [finding for finding in more if finding.kind not in kinds]
-
-
-def _compare(other: ChildProcess, result: _Result) -> None:
-    """The first play of this process beside that of the other."""
-    plays: list[Play] = []
-    for message in other.messages():
-        if not isinstance(message, Died) and message.get("play") is not None:
-            plays.append(message["play"])
-    if plays and result.play is not None:
-        result.findings += found_in("processes", Processes(split(result.play, plays[0])))
-        result.done["processes"] = 0.0
 
 
 def _here(factory: EnvFactory, plan: Plan, why: UserError) -> _Result:

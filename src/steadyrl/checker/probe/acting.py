@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -12,10 +13,14 @@ from gymnasium import spaces
 
 from steadyrl.checker.plan import SEED
 from steadyrl.checker.probe.driver import Broken, Driver, Fault
+from steadyrl.checker.probe.effects import deaf_after, rewards_follow
+from steadyrl.checker.probe.masks import mask_of, permitted
 from steadyrl.checker.probe.play import Play, Split, play, split
-from steadyrl.checker.probe.policies import Maker, Policy, always, at_random, corners, mask_of, usable
+from steadyrl.checker.probe.policies import Maker, Policy, always, at_random, corners
 from steadyrl.checker.probe.stage import Stage
 from steadyrl.checker.probe.values import own
+
+Push = Callable[[Any], Any]  # an action -> the action with one dimension at an end
 
 _STARTS = 3  # states in which an action is tried at once
 _MOST_DIMENSIONS = 32
@@ -32,7 +37,10 @@ class Acting:
         effect: Whether two policies ever led to something else; None where that could not be seen.
         policies: How many were compared.
         deaf: Dimensions of the action that never made a difference.
+        obs_kept: Where a play went apart because the caller wrote into an observation that it had been given.
         kept: Where a play went apart because the caller wrote into an action that it had passed.
+        rewards: Whether rewards or ends follow what is done; None where that could not be seen.
+        deaf_after: Step after which actions make no difference any more.
     """
 
     fails: dict[str, Fault] = field(default_factory=dict)
@@ -40,8 +48,11 @@ class Acting:
     works: bool = False
     effect: bool | None = None
     policies: int = 0
-    deaf: list[int] = field(default_factory=list)
+    deaf: list[str] = field(default_factory=list)
+    obs_kept: Split | None = None
     kept: Split | None = None
+    rewards: bool | None = None
+    deaf_after: int | None = None
 
 
 def acting(stage: Stage) -> Acting:
@@ -54,6 +65,7 @@ def acting(stage: Stage) -> Acting:
         if found.effect:
             _dimensions(stage, driver, found)
             _kept(stage, driver, found)
+            _reaches(stage, driver, found)
         driver.close()
     except Broken:
         return found
@@ -72,14 +84,25 @@ def _extremes(driver: Driver, found: Acting) -> None:
             found.fails[name] = failed[0]
         else:
             found.works = True
+    if found.fails and not found.works:
+        _plainly(driver, found)
+
+
+def _plainly(driver: Driver, found: Acting) -> None:
+    """Where every action fails: whether Python's own integer, or a list, does not."""
+    name, action = next(iter(corners(driver.env.action_space)))
+    plain = action.tolist() if isinstance(action, np.ndarray | np.generic) else action
+    faults = [_at_once(driver, plain, SEED + i) for i in range(_STARTS)]
+    if type(plain) is not type(action) and None in faults:
+        found.works, kind = True, type(action).__name__
+        found.fails = {f"{name} as the space samples it ({kind})": found.fails[name]}
 
 
 def _at_once(driver: Driver, action: Any, seed: int) -> Fault | bool | None:
     """What an action raises right after a reset; False where it is not valid there."""
     obs, info = driver.reset(seed=seed)
     space = driver.env.action_space
-    flags = usable(space, mask_of(space, obs, info, driver.env.unwrapped))
-    if flags is not None and not flags[int(action) - int(getattr(space, "start", 0))]:
+    if not permitted(space, mask_of(space, obs, info, driver.env.unwrapped), action):
         return False
     try:
         driver.step(own(action))
@@ -90,9 +113,7 @@ def _at_once(driver: Driver, action: Any, seed: int) -> Fault | bool | None:
 
 def _effect(stage: Stage, driver: Driver, found: Acting) -> None:
     """Whether any two policies lead to something else from the same start."""
-    space = driver.env.action_space
-    extremes = [always(space, action) for _, action in corners(space)]
-    makers: list[Maker] = [at_random(space), at_random(space), *extremes[:2], *extremes[-1:]]
+    makers = _makers(driver)
     found.policies = len(makers)
     compared = 0
     for seed in range(SEED, SEED + 4 * stage.plan.seeds):
@@ -106,63 +127,108 @@ def _effect(stage: Stage, driver: Driver, found: Acting) -> None:
         found.effect = False
 
 
+def _makers(driver: Driver) -> list[Maker]:
+    space = driver.env.action_space
+    extremes = [always(space, action) for _, action in corners(space)]
+    return [at_random(space), at_random(space), *extremes[:2], *extremes[-1:]]
+
+
+def _reaches(stage: Stage, driver: Driver, found: Acting) -> None:
+    """Whether actions reach the reward, and whether they go on to make a difference."""
+    playing, makers = partial(_one, stage, driver), _makers(driver)
+    found.rewards = rewards_follow(playing, makers, 4 * stage.plan.seeds if not stage.plan.quick else 2)
+    if not stage.plan.quick:
+        found.deaf_after = deaf_after(driver, playing, makers[1:])
+
+
 def _one(stage: Stage, driver: Driver, policy: Policy, seed: int, steps: int = 60) -> Play:
     return play(driver, policy, seed, min(steps, stage.plan.play_steps), made=True, cpu_s=0.3)
 
 
-def _sizes(space: gym.Space[Any]) -> int:
-    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
-        return int(np.prod(space.shape))
-    return 0
-
-
 def _dimensions(stage: Stage, driver: Driver, found: Acting) -> None:
     """Dimensions that can be pushed to either end without any difference."""
-    space = driver.env.action_space
-    size = _sizes(space)
-    if not 1 < size <= _MOST_DIMENSIONS or stage.plan.quick:
+    if stage.plan.quick:
         return
-    ends = list(_ends(space))
-    for i in range(size):
-        if ends[0].ravel()[i] == ends[1].ravel()[i]:
-            continue
-        if not any(_differs(stage, driver, i, ends, seed) for seed in range(SEED, SEED + 3)):
-            found.deaf.append(i)
+    pushes = list(_pushes(driver.env.action_space))
+    if not 1 < len(pushes) <= _MOST_DIMENSIONS:
+        return
+    for name, ends in pushes:
+        if not any(_differs(stage, driver, ends, seed) for seed in range(SEED, SEED + 3)):
+            found.deaf.append(name)
 
 
-def _ends(space: Any) -> Iterator[Any]:
-    named = dict(corners(space))
-    yield from list(named.values())[:2]
+def _pushes(space: gym.Space[Any]) -> Iterator[tuple[str, list[Push]]]:
+    """For each dimension of an action, or part of one, the ways to set it to its ends."""
+    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+        low, high = _ends(space)
+        for i in range(low.size):
+            if low.ravel()[i] != high.ravel()[i]:
+                yield str(i), [partial(_set_entry, i, end.ravel()[i]) for end in (low, high)]
+    elif isinstance(space, spaces.Dict | spaces.Tuple):
+        names: Any = space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces))
+        for name in names:
+            found = [action for _, action in corners(space[name])]
+            if len(found) > 1:
+                yield repr(name), [partial(_set_part, name, action) for action in (found[0], found[-1], found[1])]
 
 
-def _differs(stage: Stage, driver: Driver, i: int, ends: list[Any], seed: int) -> bool:
+def _set_entry(i: int, value: Any, action: Any) -> Any:
+    changed = np.array(action)
+    changed.reshape(-1)[i] = value
+    return changed
+
+
+def _set_part(name: Any, value: Any, action: Any) -> Any:
+    if isinstance(action, tuple):
+        return (*action[:name], own(value), *action[name + 1 :])
+    return {**action, name: own(value)}
+
+
+def _ends(space: Any) -> list[Any]:
+    return list(dict(corners(space)).values())[:2]
+
+
+def _differs(stage: Stage, driver: Driver, ends: list[Push], seed: int) -> bool:
     plays = []
-    for end in ends:
+    for push in ends:
         sample = at_random(driver.env.action_space)(seed)
 
-        def pushed(obs: Any, mask: Any, sample: Policy = sample, end: Any = end) -> Any:
-            action = np.array(sample(obs, mask))
-            action.reshape(-1)[i] = end.ravel()[i]
-            return action
+        def pushed(obs: Any, mask: Any, sample: Policy = sample, push: Push = push) -> Any:
+            action = push(sample(obs, mask))
+            return action if permitted(driver.env.action_space, mask, action) else sample(obs, mask)
 
         plays.append(_one(stage, driver, pushed, seed, steps=100))
-    return split(*plays) is not None
+    return any(split(plays[0], other) is not None for other in plays[1:])
 
 
 def _kept(stage: Stage, driver: Driver, found: Acting) -> None:
-    """Whether an action that the caller overwrites later makes a difference."""
+    """Whether it makes a difference what the caller writes into observations and actions later."""
     space = driver.env.action_space
-    if not isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
-        return
-    sample = at_random(space)
+    sample, steps = at_random(space), min(60, stage.plan.play_steps)
     base, again = (_one(stage, driver, sample(SEED), SEED) for _ in range(2))
     if split(base, again) is not None:
         return
-    fill = next(_ends(space))
 
-    def scribble(number: int, action: Any, step: Any) -> None:
-        if isinstance(action, np.ndarray) and action.flags.writeable:
-            action[...] = fill
+    def into_observation(number: int, action: Any, step: Any) -> None:
+        _scribble(step.obs)
 
-    steps = min(60, stage.plan.play_steps)
-    found.kept = split(base, play(driver, sample(SEED), SEED, steps, made=True, cpu_s=0.3, after=scribble))
+    def into_action(number: int, action: Any, step: Any) -> None:
+        _scribble(action, fill)
+
+    found.obs_kept = split(base, play(driver, sample(SEED), SEED, steps, made=True, cpu_s=0.3, after=into_observation))
+    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+        fill = _ends(space)[0]
+        found.kept = split(base, play(driver, sample(SEED), SEED, steps, made=True, cpu_s=0.3, after=into_action))
+
+
+def _scribble(value: Any, fill: Any = 0) -> None:
+    """Write into every array of a value but masks, which decide what is done next."""
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value[...] = fill
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            if key not in ("action_mask", "action_masks"):
+                _scribble(part, fill)
+    elif isinstance(value, tuple):
+        for part in value:
+            _scribble(part, fill)

@@ -19,10 +19,15 @@ class Clock:
         self._waits = _waits()
         self._cpu, self._wall = process_time(), perf_counter()
 
-    def seconds(self) -> float:
-        """By the clock where the thread waited for something; else the processor time, as others may have had it."""
+    def seconds(self) -> tuple[float, float]:
+        """How long it took, and how much of that the thread waited for something.
+
+        By the clock where the thread waited; else the processor time, as others may have had it.
+        """
         wall, cpu = perf_counter() - self._wall, process_time() - self._cpu
-        return wall if _waits() != self._waits or _THREAD is None else min(wall, cpu)
+        if _THREAD is not None and _waits() == self._waits:
+            return min(wall, cpu), 0.0
+        return wall, max(0.0, wall - cpu)
 
 
 def _waits() -> int:

@@ -149,6 +149,8 @@ def mended_reset(result: Any) -> tuple[Any, Any, str]:
     """Observation and info of what a reset returned, and what it was where that is not a pair."""
     if isinstance(result, tuple) and len(result) == 2:
         return result[0], result[1], ""
+    if isinstance(result, list) and len(result) == 2 and isinstance(result[1], dict):
+        return result[0], result[1], "a list"
     if isinstance(result, tuple) and len(result) > 2:
         return result[0], result[-1] if isinstance(result[-1], dict) else {}, f"{len(result)} values"
     return result, {}, f"one {type(result).__name__}"
@@ -162,7 +164,8 @@ def mended_step(result: Any) -> tuple[Step, str]:
         return Step(result[0], result[1], bool(result[2]), False, result[3]), "4 values"
     if isinstance(result, tuple | list) and len(result) >= 5:
         kind = "a list" if isinstance(result, list) else f"{len(result)} values"
-        return Step(result[0], result[1], result[2], result[3], result[-1]), kind
+        info = next((part for part in result[4:] if isinstance(part, dict)), {})
+        return Step(result[0], result[1], result[2], result[3], info if len(result) > 5 else result[4]), kind
     return Step(result, 0.0, False, True, {}), f"{len(result)} values" if isinstance(result, tuple) else "one value"
 
 
@@ -175,6 +178,7 @@ class Driver:
         steps: Of the running episode.
         seed: Its seed; None where it was reset without one.
         took: Seconds of the last call, without the time that others had the processor.
+        idle: Those of them in which it waited for something.
         spent: Seconds of all calls.
         obs: The last observation.
         info: The last info.
@@ -189,7 +193,7 @@ class Driver:
         self._beat = beat
         self.steps = 0
         self.seed: int | None = None
-        self.took = self.spent = 0.0
+        self.took = self.idle = self.spent = 0.0
         self.obs: Any = None
         self.info: Any = None
 
@@ -246,7 +250,7 @@ class Driver:
         finally:
             COPIES.end_copy()
             self._beat("", self.steps, self.seed)
-            self.took = clock.seconds()
+            self.took, self.idle = clock.seconds()
             self.spent += self.took
 
 

@@ -13,7 +13,7 @@ from steadyrl.checker.probe.policies import Maker, act, always, at_random, corne
 from steadyrl.checker.probe.stage import Stage
 
 _TRIES = 4
-_LONG_S = 2.5  # CPU seconds for the search of an end
+_LONG_S, _QUICK_S = 2.5, 0.2  # CPU seconds for the search of an end
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Ends:
         tried: How many such steps were tried.
         found: An episode ended.
         steps: Steps in which an end was looked for.
+        early: A step before the first reset was taken as any other.
         limit: Registered limit.
         broken: It raised something meanwhile.
     """
@@ -33,6 +34,7 @@ class Ends:
     tried: int = 0
     found: bool = False
     steps: int = 0
+    early: bool = False
     limit: int | None = None
     broken: bool = False
 
@@ -43,12 +45,13 @@ def ends(stage: Stage, limit: int | None) -> Ends:
     try:
         driver = stage.drive()
         space = driver.env.action_space
+        result.early = _early(stage)
         extremes = [always(space, action) for _, action in corners(space)][:8]
         makers: list[Maker] = [at_random(space), sticky(space), *extremes]
-        start = time.process_time()
+        start, limit_s = time.process_time(), _QUICK_S if stage.plan.quick else _LONG_S
         budget = max(stage.plan.long_steps, 1_000)
         number = 0
-        while result.tried < _TRIES and result.steps < budget and time.process_time() - start < _LONG_S:
+        while result.tried < _TRIES and result.steps < budget and time.process_time() - start < limit_s:
             maker = makers[number % len(makers)]
             length = min(budget - result.steps, 50 * 2 ** min(number // len(makers), 12))
             _episode(driver, maker(SEED + number), SEED + number, length, result)
@@ -57,6 +60,18 @@ def ends(stage: Stage, limit: int | None) -> Ends:
     except Broken:
         result.broken = True
     return result
+
+
+def _early(stage: Stage) -> bool:
+    """Whether a step before the first reset is taken as any other; Gymnasium's wrappers refuse it."""
+    driver = stage.drive()
+    try:
+        driver.step(at_random(driver.env.action_space)(SEED)(None, None))
+    except Broken:
+        return False
+    finally:
+        driver.close()
+    return True
 
 
 def _episode(driver: Driver, policy: Any, seed: int, length: int, result: Ends) -> None:

@@ -32,6 +32,7 @@ class Facts:
         rejected: Space -> a sample of its own that it does not contain.
         mutated: How a space had changed after some episodes, in words.
         reset: Signature of the environment's own reset.
+        needs: Arguments without which reset raises: name -> what it raised.
         class_name: Of the environment.
         spec_fault: What is wrong with its specification.
         limit: Registered limit, or a TimeLimit's.
@@ -46,6 +47,7 @@ class Facts:
     rejected: dict[str, str] = field(default_factory=dict)
     mutated: str = ""
     reset: Signature = field(default_factory=Signature)
+    needs: dict[str, str] = field(default_factory=dict)
     class_name: str = ""
     spec_fault: str = ""
     limit: int | None = None
@@ -77,10 +79,12 @@ def facts(stage: Stage) -> Facts:
         rejected = rejected_sample(copy.deepcopy(getattr(env, name)))
         if rejected is not None:
             found.rejected[name] = rejected
-    found.spec_fault = _spec_fault(stage, driver)
     found.nondeterministic = bool(getattr(env.spec, "nondeterministic", False))
     if not stage.plan.alone:
+        found.needs = _needs(driver)
         _begin(driver, found)
+    found.spec_fault = _spec_fault(stage, driver)  # after some episodes: they may have changed it
+    if not stage.plan.alone:
         driver.close()
     return found
 
@@ -120,6 +124,24 @@ def rejected_sample(space: gym.Space[Any]) -> str | None:
         if not inside:
             return brief(sample)
     return None
+
+
+def _needs(driver: Driver) -> dict[str, str]:
+    """Which argument a plain reset lacks: one that makes the difference between an error and none."""
+    told = _raised(driver, None, None)
+    if told and not _raised(driver, SEED, None):
+        return {"seed": told}
+    if told and not _raised(driver, SEED, {}):
+        return {"options": told}
+    return {}
+
+
+def _raised(driver: Driver, seed: int | None, options: dict[str, Any] | None) -> str:
+    try:
+        driver.reset(seed=seed, options=options)
+    except Broken as broken:
+        return broken.fault.error
+    return ""
 
 
 def _begin(driver: Driver, found: Facts) -> None:
@@ -164,15 +186,23 @@ def _spec_fault(stage: Stage, driver: Driver) -> str:
         return f"its spec is a {type(outer).__name__}, not an EnvSpec"
     if outer.entry_point is None or stage.plan.alone or any(w.kwargs is None for w in outer.additional_wrappers):
         return ""
+    later = [inner] if isinstance(inner, EnvSpec) and inner.kwargs != outer.kwargs else []  # wrappers keep an older one
+    made = ((outer, driver.env), *((spec, driver.env.unwrapped) for spec in later))
+    return next((fault for spec, env in made if (fault := _rebuilt(spec, env))), "")
+
+
+def _rebuilt(spec: EnvSpec, env: gym.Env[Any, Any]) -> str:
+    """What is wrong with what a specification makes instead of an environment, in words."""
     try:
-        rebuilt = gym.make(outer, disable_env_checker=True)
+        rebuilt = gym.make(spec, disable_env_checker=True)
+        rebuilt = rebuilt.unwrapped if env is env.unwrapped else rebuilt
     except Exception as error:
         return f"gymnasium.make(env.spec) raised {fault_of(error, 'make', 0).error}"
     try:
-        if type(rebuilt.unwrapped).__qualname__ != type(driver.env.unwrapped).__qualname__:
+        if type(rebuilt.unwrapped).__qualname__ != type(env.unwrapped).__qualname__:
             return f"gymnasium.make(env.spec) makes a {type(rebuilt.unwrapped).__name__}"
         for name in ("observation_space", "action_space"):
-            one, other = getattr(driver.env, name), getattr(rebuilt, name)
+            one, other = getattr(env, name), getattr(rebuilt, name)
             if type(one) is not type(other) or one.shape != other.shape:
                 return f"gymnasium.make(env.spec) has the {name} {other} instead of {one}"
     finally:

@@ -18,7 +18,7 @@ class FormFault:
     """One way in which a value is unlike its space.
 
     Attributes:
-        kind: `type`, `dtype`, `shape`, `keys`, `not-finite` or `out-of-space`.
+        kind: `type`, `dtype`, `shape`, `keys`, `order`, `not-finite` or `out-of-space`.
         key: Where in a nested value; empty for the whole.
         found: What is there, in words.
         expected: What the space says, in words.
@@ -45,6 +45,10 @@ def form_of(space: gym.Space[Any], key: str = "") -> Form:
         return _discrete_form(space, key)
     if isinstance(space, spaces.MultiBinary | spaces.MultiDiscrete):
         return _integers_form(space, key)
+    if isinstance(space, spaces.Text):
+        return _text_form(space, key)
+    if isinstance(space, spaces.Sequence) and not space.stack:
+        return _sequence_form(space, key)
     return _contained(space, key)
 
 
@@ -63,11 +67,15 @@ def _contained(space: gym.Space[Any], key: str) -> Form:
 
 def _dict_form(space: spaces.Dict, key: str) -> Form:
     parts = {name: form_of(part, f"{key}[{name!r}]") for name, part in space.spaces.items()}
+    first: list[Any] = []
 
     def check(value: Any) -> list[FormFault]:
         if not isinstance(value, Mapping):
             return [FormFault("type", key, f"a {type(value).__name__}", "a dict")]
         faults = []
+        first[:] = first or list(value)
+        if list(value) != first and value.keys() == set(first):
+            faults.append(FormFault("order", key, f"in the order {brief(list(value))}", brief(first)))
         if value.keys() != parts.keys():
             found, expected = (brief(sorted(map(str, keys))) for keys in (value, parts))
             faults.append(FormFault("keys", key, f"the keys {found}", expected))
@@ -92,6 +100,28 @@ def _tuple_form(space: Any, key: str) -> Form:
     return check
 
 
+def _text_form(space: spaces.Text, key: str) -> Form:
+    inner = _contained(space, key)
+
+    def check(value: Any) -> list[FormFault]:
+        return (
+            inner(value) if isinstance(value, str) else [FormFault("type", key, f"a {type(value).__name__}", "a str")]
+        )
+
+    return check
+
+
+def _sequence_form(space: spaces.Sequence, key: str) -> Form:
+    part, inner = form_of(space.feature_space, f"{key}[...]"), _contained(space, key)
+
+    def check(value: Any) -> list[FormFault]:
+        if not isinstance(value, tuple):
+            return [FormFault("type", key, f"a {type(value).__name__}", "a tuple")]
+        return [fault for item in value for fault in part(item)] or inner(value)
+
+    return check
+
+
 def _array_faults(value: Any, shape: tuple[int, ...], dtype: Any, key: str) -> list[FormFault]:
     """What is wrong with type, dtype and shape of an array."""
     if not isinstance(value, np.ndarray) and not (shape == () and isinstance(value, np.generic)):
@@ -106,11 +136,13 @@ def _array_faults(value: Any, shape: tuple[int, ...], dtype: Any, key: str) -> l
 
 def _box_form(space: spaces.Box, key: str) -> Form:
     shape, dtype, low, high = space.shape, space.dtype, space.low, space.high
-    floats = np.dtype(dtype).kind == "f"
+    floats, finite_bounds = np.dtype(dtype).kind == "f", space.is_bounded()
     own = None if type(space) is spaces.Box else _contained(space, key)
 
     def check(value: Any) -> list[FormFault]:
         plain = type(value) is np.ndarray and value.dtype == dtype and value.shape == shape
+        if plain and own is None and (not floats or finite_bounds) and bool(((value >= low) & (value <= high)).all()):
+            return []
         faults = [] if plain else _array_faults(value, shape, dtype, key)
         if any(fault.kind in ("type", "shape") for fault in faults) or value.dtype.kind not in "biuf":
             return faults
@@ -118,12 +150,12 @@ def _box_form(space: spaces.Box, key: str) -> Form:
         finite = np.isfinite(value) if value.dtype.kind == "f" else np.ones_like(outside)
         if floats and not finite.all():
             place = _place(~finite)
-            faults.append(FormFault("not-finite", f"{key}{_index(place)}", brief(value[place]), "a finite number"))
+            faults.append(FormFault("not-finite", f"{key}{index_of(place)}", brief(value[place]), "a finite number"))
         outside &= finite
         if outside.any():
             place = _place(outside)
             bounds = f"from {brief(low[place])} to {brief(high[place])}"
-            faults.append(FormFault("out-of-space", f"{key}{_index(place)}", brief(value[place]), bounds))
+            faults.append(FormFault("out-of-space", f"{key}{index_of(place)}", brief(value[place]), bounds))
         if not faults and own is not None:
             return own(value)
         return faults
@@ -165,65 +197,6 @@ def _place(where: Any) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argwhere(where)[0])
 
 
-def _index(place: tuple[int, ...]) -> str:
+def index_of(place: tuple[int, ...]) -> str:
+    """A place in an array as it is written; nothing for an array of one number."""
     return f"[{', '.join(map(str, place))}]" if place else ""
-
-
-class Features:
-    """The numbers of an observation as one row, for statistics and for policies that look.
-
-    Attributes:
-        names: Of each entry, such as `['stock'][2]`.
-        continuous: Which entries are of a Box that is no picture, [D].
-
-    Args:
-        space: Observation space; its pictures, texts and other long parts are left out.
-    """
-
-    LONGEST = 512  # entries; more are a picture or the like
-
-    def __init__(self, space: gym.Space[Any]) -> None:
-        self._readers: list[Callable[[Any], Any]] = []
-        self.names: list[str] = []
-        flags: list[bool] = []
-        for path, key, leaf in _leaves(space):
-            size = int(np.prod(leaf.shape)) if leaf.shape is not None else 0
-            picture = isinstance(leaf, spaces.Box) and (len(leaf.shape) >= 3 or leaf.dtype == np.uint8)
-            known = isinstance(leaf, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete)
-            if not known or picture or not 0 < size <= self.LONGEST - len(self.names):
-                continue
-            self._readers.append(_reader(path))
-            shape = leaf.shape or ()
-            self.names += [f"{key}{_index(place)}" for place in np.ndindex(*shape)] if shape else [key]
-            flags += [isinstance(leaf, spaces.Box)] * size
-        self.continuous = np.array(flags, dtype=bool)
-
-    def row(self, obs: Any) -> Any:
-        """The numbers, [D] in float64; None where the observation is unlike its space."""
-        try:
-            if len(self._readers) == 1:
-                row = np.asarray(self._readers[0](obs), dtype=np.float64).ravel()
-            else:
-                row = np.concatenate([np.asarray(read(obs), dtype=np.float64).ravel() for read in self._readers])
-        except (KeyError, IndexError, TypeError, ValueError):
-            return None
-        return row if row.shape == (len(self.names),) else None
-
-
-def _leaves(space: gym.Space[Any], path: tuple[Any, ...] = (), key: str = "") -> list[tuple[Any, str, Any]]:
-    if isinstance(space, spaces.Dict):
-        inner: list[tuple[Any, Any]] = list(space.spaces.items())
-    elif isinstance(space, spaces.Tuple):
-        inner = list(enumerate(space.spaces))
-    else:
-        return [(path, key, space)]
-    return [leaf for name, part in inner for leaf in _leaves(part, (*path, name), f"{key}[{name!r}]")]
-
-
-def _reader(path: tuple[Any, ...]) -> Callable[[Any], Any]:
-    def read(obs: Any) -> Any:
-        for name in path:
-            obs = obs[name]
-        return obs
-
-    return read

@@ -9,7 +9,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from steadyrl.checker.plan import SEED
 from steadyrl.checker.probe.driver import Driver
+from steadyrl.checker.probe.play import over
+from steadyrl.checker.probe.policies import act, at_random
 
 _DEPTH = 5
 _MOST = 5_000  # objects that are looked at
@@ -62,3 +65,22 @@ def set_generator(generator: Any, seed: int) -> bool:
         generator.bit_generator.state = kind(seed).state
         return True
     return False
+
+
+def is_drawn_from(driver: Driver, name: str) -> bool:
+    """Whether a reset brings this generator back to where it was, or a reset and some steps move it."""
+    value = own_generators(driver)[name]
+    before = generator_state(value)
+    value.random()
+    driver.reset(seed=SEED)
+    now = own_generators(driver).get(name)
+    if now is not None and generator_state(now) == before:
+        return True
+    before = generator_state(now)
+    acting = at_random(driver.env.action_space)(SEED)
+    driver.reset()
+    for _ in range(20):
+        if over(driver.step(act(acting, driver))):
+            break
+    now = own_generators(driver).get(name)
+    return now is not None and generator_state(now) != before

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from steadyrl.checker.probe.values import difference, own
+from steadyrl.checker.probe.values import difference, own, unchanged
 
 _HELD = 3  # steps for which an object is held beside its copy
 _LONG = 60  # objects that are held to the end of the episode
@@ -23,10 +23,10 @@ class Kept:
         self._first: list[tuple[str, int, Any, Any]] = []
 
     def add(self, step: int, obs: Any, info: Any) -> list[tuple[str, tuple[int, str]]]:
-        """Take in what step `step` returned; tells what has changed since it came, with its step and how."""
-        found = list(self._compared(self._recent))
+        """Take in what step `step` returned; tells what has changed of what came some steps before, and how."""
+        found: list[tuple[str, tuple[int, str]]] = []
         while len(self._recent) >= 2 * _HELD:
-            self._recent.popleft()
+            found += self._compared([self._recent.popleft()])
         few = isinstance(obs, np.ndarray) and obs.nbytes > _BIG
         for part, value in (("observation", obs), ("info", info)):
             item = (part, step, value, own(value))
@@ -37,11 +37,13 @@ class Kept:
 
     def changed(self) -> Iterator[tuple[str, tuple[int, str]]]:
         """What has changed by the end of the episode."""
-        return self._compared(self._first)
+        return self._compared([*self._first, *self._recent])
 
     @staticmethod
-    def _compared(items: Any) -> Iterator[tuple[str, tuple[int, str]]]:
+    def _compared(items: Iterable[tuple[str, int, Any, Any]]) -> Iterator[tuple[str, tuple[int, str]]]:
         for part, step, value, copy in items:
+            if unchanged(copy, value):
+                continue
             unlike = difference(copy, own(value))
             if unlike is not None:
                 yield part, (step, str(unlike))

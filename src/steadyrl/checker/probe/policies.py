@@ -12,7 +12,8 @@ import numpy as np
 from gymnasium import spaces
 
 from steadyrl.checker.probe.driver import Driver
-from steadyrl.checker.probe.forms import Features
+from steadyrl.checker.probe.features import Features
+from steadyrl.checker.probe.masks import mask_of, mask_parts, permitted
 
 Policy = Callable[[Any, Any], Any]  # observation, mask (None where there is none) -> action
 Maker = Callable[[int], Policy]  # seed -> a policy that always acts alike
@@ -27,30 +28,6 @@ def act(policy: Policy, driver: Driver) -> Any:
     return policy(driver.obs, mask_of(env.action_space, driver.obs, driver.info, env.unwrapped))
 
 
-def mask_of(space: gym.Space[Any], obs: Any, info: Any, env: Any = None) -> Any:
-    """The mask of valid actions, from info, from a dict observation or from the environment's method; None without."""
-    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        return None
-    for holder in (info, obs):
-        if isinstance(holder, dict):
-            for key in ("action_mask", "action_masks"):
-                if holder.get(key) is not None:
-                    return holder[key]
-    method = getattr(env, "action_masks", None)
-    return method() if callable(method) else None
-
-
-def usable(space: gym.Space[Any], mask: Any) -> Any:
-    """The mask as the booleans of a Discrete space, [n]; None where it is none, or allows nothing."""
-    if mask is None or not isinstance(space, spaces.Discrete):
-        return None
-    try:
-        flags = np.asarray(mask).astype(bool).ravel()
-    except (TypeError, ValueError):
-        return None
-    return flags if flags.shape == (int(space.n),) and flags.any() else None
-
-
 def at_random(space: gym.Space[Any]) -> Maker:
     """Samples of the space, of those that a mask allows."""
 
@@ -60,10 +37,14 @@ def at_random(space: gym.Space[Any]) -> Maker:
         dice = np.random.default_rng(seed)
 
         def act(obs: Any, mask: Any) -> Any:
-            flags = usable(space, mask)
-            if flags is None or not isinstance(space, spaces.Discrete):
+            parts = mask_parts(space, mask)
+            if parts is None:
                 return own.sample()
-            return _nth(space, int(dice.choice(np.flatnonzero(flags))))
+            chosen = [int(dice.choice(np.flatnonzero(part))) for part in parts]
+            if isinstance(space, spaces.Discrete):
+                return _nth(space, chosen[0])
+            start = np.asarray(getattr(space, "start", 0))
+            return (start + np.reshape(chosen, space.shape or ())).astype(space.dtype)
 
         return act
 
@@ -94,9 +75,7 @@ def always(space: gym.Space[Any], action: Any) -> Maker:
         sample = at_random(space)(seed)
 
         def act(obs: Any, mask: Any) -> Any:
-            flags = usable(space, mask)
-            allowed = flags is None or bool(flags[int(action) - int(getattr(space, "start", 0))])
-            return copy.deepcopy(action) if allowed else sample(obs, mask)
+            return copy.deepcopy(action) if permitted(space, mask, action) else sample(obs, mask)
 
         return act
 
@@ -119,6 +98,7 @@ def looking(space: gym.Space[Any], features: Features, mean: Any, spread: Any) -
     def make(seed: int) -> Policy:
         weights = np.random.default_rng(seed).standard_normal((size, len(features.names)))
         sample = at_random(space)(seed)
+        bounds: Any = _finite_bounds(space) if isinstance(space, spaces.Box) else None
 
         def act(obs: Any, mask: Any) -> Any:
             row = features.row(obs)
@@ -126,9 +106,9 @@ def looking(space: gym.Space[Any], features: Features, mean: Any, spread: Any) -
                 return sample(obs, mask)
             scores = weights @ ((row - mean) / spread)
             if isinstance(space, spaces.Discrete):
-                flags = usable(space, mask)
-                return _nth(space, int(np.argmax(scores if flags is None else np.where(flags, scores, -np.inf))))
-            low, high = _finite_bounds(space)
+                parts = mask_parts(space, mask)
+                return _nth(space, int(np.argmax(scores if parts is None else np.where(parts[0], scores, -np.inf))))
+            low, high = bounds
             share = (np.tanh(scores).reshape(space.shape) + 1) / 2
             return np.clip(low + share * (high - low), low, high).astype(space.dtype)
 
@@ -180,3 +160,23 @@ def corners(space: gym.Space[Any]) -> Iterator[tuple[str, Any]]:
             choice = start.ravel().copy()
             choice[i] += space.nvec.ravel()[i] - 1
             yield f"the highest choice in dimension {i}", choice.reshape(space.shape).astype(space.dtype)
+    elif isinstance(space, spaces.Dict | spaces.Tuple):
+        yield from _corners_of_parts(space)
+
+
+def _corners_of_parts(space: spaces.Dict | spaces.Tuple[Any]) -> Iterator[tuple[str, Any]]:
+    """All parts at their first corner, all at their second, then each part at each of its corners, the others first."""
+    keys: list[Any] = list(space.spaces) if isinstance(space, spaces.Dict) else list(range(len(space.spaces)))
+    parts = {key: list(corners(space[key])) for key in keys}
+    if not all(parts.values()):
+        return
+
+    def whole(chosen: dict[Any, Any]) -> Any:
+        told = {key: copy.deepcopy(chosen.get(key, parts[key][0][1])) for key in keys}
+        return told if isinstance(space, spaces.Dict) else tuple(told.values())
+
+    yield "the lowest of every part", whole({})
+    yield "the highest of every part", whole({key: ends[min(1, len(ends) - 1)][1] for key, ends in parts.items()})
+    for key, ends in parts.items():
+        for name, value in ends[1:_MOST_CORNERS]:
+            yield f"{name} of part {key!r}", whole({key: value})

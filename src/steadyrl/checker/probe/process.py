@@ -10,10 +10,13 @@ from typing import Any
 from gymnasium.utils import EzPickle
 
 from steadyrl.checker.plan import SEED
+from steadyrl.checker.probe import world
 from steadyrl.checker.probe.driver import Broken, Driver, Fault, fault_of
 from steadyrl.checker.probe.play import Split, play, split
 from steadyrl.checker.probe.policies import act, at_random
 from steadyrl.checker.probe.stage import Stage
+
+_LONG, _LONG_S = 300, 0.3  # steps in which an episode is likely to end, and the seconds for them
 
 
 @dataclass
@@ -29,6 +32,7 @@ class Process:
         close: What a close raised.
         closing: In which state that was.
         threads: Threads that were left after it was closed.
+        children: Processes that were left then.
     """
 
     pickle: str = ""
@@ -39,21 +43,26 @@ class Process:
     close: Fault | None = None
     closing: str = ""
     threads: int = 0
+    children: int = 0
 
 
 def process(stage: Stage) -> Process:
     """Pickle, compare the copy, close once and twice."""
     found = Process()
-    before = threading.active_count()
+    before, below = threading.active_count(), world.children()
     _pickling(stage, found)
     for state, steps, times in (
         ("before its first reset", -1, 1),
+        ("right after a reset", 0, 1),
         ("in the middle of an episode", 3, 1),
+        ("at the end of an episode", _LONG, 1),
         ("a second time", 3, 2),
+        ("a second time, without a reset", -1, 2),
     ):
         if found.close is None:
             _closing(stage, found, state, steps, times)
     found.threads = max(0, threading.active_count() - before)
+    found.children = max(0, world.children() - below)
     return found
 
 
@@ -102,8 +111,9 @@ def _steps(driver: Driver, steps: int) -> None:
         return
     policy = at_random(driver.env.action_space)(SEED)
     driver.reset(seed=SEED)
+    spent = driver.spent
     for _ in range(steps):
-        if driver.steps and any(map(bool, driver.tap.flags)):
+        if (driver.steps and any(map(bool, driver.tap.flags))) or driver.spent - spent > _LONG_S:
             break
         driver.step(act(policy, driver))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from steadyrl.checker.plan import SEED
-from steadyrl.checker.probe.driver import Broken, Driver
+from steadyrl.checker.probe.driver import Broken, Driver, Fault
 from steadyrl.checker.probe.play import Split, over, play, split
 from steadyrl.checker.probe.policies import act, at_random
 from steadyrl.checker.probe.stage import Stage
@@ -29,8 +30,12 @@ _GRAPHICS = {
     "tkinter",
     "ctypes",
     "moviepy",
+    "imageio",
+    "PIL",
 }
 _NOT_TRIED = ("human",)  # opens a window
+_PICTURES, _FEW = 60, 4  # of a mode, and the fewest of a slow one
+_PICTURES_S = 0.4
 
 
 @dataclass
@@ -44,6 +49,7 @@ class Rendering:
         untried: Mode -> why it was not tried.
         changed: Where a play with pictures left the course of the one without.
         bad_modes: The declaration itself where it is no list of words.
+        close: What closing raised after pictures had been made.
     """
 
     declared: list[Any] = field(default_factory=list)
@@ -52,6 +58,7 @@ class Rendering:
     untried: dict[str, str] = field(default_factory=dict)
     changed: Split | None = None
     bad_modes: str = ""
+    close: Fault | None = None
 
 
 def rendering(stage: Stage, metadata: dict[str, Any]) -> Rendering:
@@ -91,30 +98,58 @@ def _try(stage: Stage, mode: str, found: Rendering) -> None:
     except Broken as broken:
         _fault(found, mode, broken)
     finally:
-        driver.close()
+        _close(driver, found)
+
+
+def _close(driver: Driver, found: Rendering) -> None:
+    """Twice, as anywhere else."""
+    try:
+        for _ in range(2):
+            driver.call("close", driver.env.close)
+    except Broken as broken:
+        if not _lacking(broken.fault):
+            found.close = found.close or broken.fault
 
 
 def _fault(found: Rendering, mode: str, broken: Broken) -> None:
     fault = broken.fault
-    lacking = fault.library in _GRAPHICS or "DependencyNotInstalled" in fault.error or "ImportError" in fault.error
-    lacking = lacking or "ModuleNotFoundError" in fault.error
-    if lacking:
+    if _lacking(fault):
         found.untried[mode] = fault.error
-    else:
+    elif fault.phase not in ("step", "reset"):  # these are found elsewhere
         found.fails[mode] = f"{fault.phase} raised {fault.error}" + (f" ({fault.where})" if fault.where else "")
 
 
+def _lacking(fault: Fault) -> bool:
+    """Whether the machine lacks what it takes."""
+    missing = re.search(r"No module named '(\w+)", fault.error)
+    if missing:  # of a package that nobody knows it cannot be said that the machine lacks it
+        return missing[1] in _GRAPHICS
+    return fault.library in _GRAPHICS or "DependencyNotInstalled" in fault.error or "ImportError" in fault.error
+
+
 def _pictures(driver: Driver, mode: str) -> str:
-    """What is wrong with what is drawn at a reset and after some steps, in words."""
-    policy = at_random(driver.env.action_space)(SEED)
+    """What is wrong with what is drawn at a reset and in some episodes, their ends included, in words."""
+    policy, first, spent = at_random(driver.env.action_space)(SEED), None, driver.spent
     driver.reset(seed=SEED)
-    for number in range(4):
-        wrong = _wrong(driver.call("render", driver.env.render), mode)
+    for number in range(_PICTURES):
+        picture = driver.call("render", driver.env.render)
+        wrong = _wrong(picture, mode) or _other_size(first, picture)
         if wrong:
             return f"render() returned {wrong}"
-        if number and any(map(bool, driver.tap.flags)):
+        first = picture if first is None else first
+        if driver.steps and any(map(bool, driver.tap.flags)):
+            driver.reset()
+        elif driver.spent - spent > _PICTURES_S and number >= _FEW:
             break
-        driver.step(act(policy, driver))
+        else:
+            driver.step(act(policy, driver))
+    return ""
+
+
+def _other_size(first: Any, picture: Any) -> str:
+    """In words, for films: all pictures are of one size."""
+    if isinstance(first, np.ndarray) and isinstance(picture, np.ndarray) and first.shape != picture.shape:
+        return f"an array of shape {picture.shape} after one of {first.shape}"
     return ""
 
 
@@ -132,7 +167,7 @@ def _wrong(picture: Any, mode: str) -> str:
 
 
 def _disturbs(stage: Stage, driver: Driver) -> Split | None:
-    """Where drawing changes the course of an episode."""
+    """Where drawing, or the render mode alone, changes the course of an episode."""
     policy, steps = at_random(driver.env.action_space), 30
     one, again = (play(driver, policy, SEED, steps, cpu_s=0.4) for _ in range(2))
     if split(one, again) is not None:
@@ -142,4 +177,11 @@ def _disturbs(stage: Stage, driver: Driver) -> Split | None:
         if not over(step):
             driver.call("render", driver.env.render)
 
-    return split(one, play(driver, policy, SEED, steps, cpu_s=1.0, after=draw))
+    drawn = split(one, play(driver, policy, SEED, steps, cpu_s=1.0, after=draw))
+    if drawn is not None:
+        return drawn
+    plain = [stage.drive() for _ in range(2)]
+    courses = [play(each, policy, SEED, steps, cpu_s=0.4) for each in plain]
+    for each in plain:
+        each.close()
+    return None if split(*courses) is not None else split(courses[0], one)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from steadyrl.checker.plan import SEED
 from steadyrl.checker.probe import world
 from steadyrl.checker.probe.driver import Broken, Driver, Fault
-from steadyrl.checker.probe.generators import generator_state, own_generators, set_generator
+from steadyrl.checker.probe.generators import generator_state, is_drawn_from, own_generators, set_generator
 from steadyrl.checker.probe.play import PIN, Play, Row, Split, over, play, row_of, split
 from steadyrl.checker.probe.policies import Maker, act, at_random
 from steadyrl.checker.probe.stage import Stage
@@ -69,9 +69,9 @@ class Repeater:
         try:
             first = self._stage.drive()
             self._policy = at_random(first.env.action_space)
-            for number in range(self._stage.plan.seeds):
-                a = first if number == 0 else self._stage.drive()
-                self._seed(SEED + 100 * number, a)
+            for seed in _seeds(self._stage.plan.seeds):
+                a = first if seed == SEED else self._stage.drive()
+                self._seed(seed, a)
                 a.close()
                 if self.found.cause:
                     break
@@ -147,13 +147,17 @@ class Repeater:
             self._set("early-reset", where)
 
     def _keeps_drawing(self, seed: int) -> bool:
-        """Whether a second reset with the same seed leaves the environment's generators elsewhere than the first."""
-        driver, states = self._stage.drive(), []
-        for _ in range(2):
+        """Whether the state of the environment's generators before a reset shows after it, in spite of the seed."""
+        told = []
+        for moved in (False, True):
+            driver = self._stage.drive()
             driver.reset(seed=seed)
-            states.append({name: generator_state(value) for name, value in own_generators(driver).items()})
-        driver.close()
-        return states[0] != states[1]
+            for generator in own_generators(driver).values() if moved else ():
+                set_generator(generator, seed + 1)
+            start = own(driver.reset(seed=seed)[0])
+            told.append((start, {name: generator_state(value) for name, value in own_generators(driver).items()}))
+            driver.close()
+        return difference(told[0], told[1]) is not None
 
     def _only_early(self, seed: int, a1: Play) -> bool:
         """Whether the course repeats after an episode that was played to its end."""
@@ -257,8 +261,14 @@ class Repeater:
             self.found.reseeds = _repeats_itself(driver)
         else:
             fixed = [name for name, state in states[0].items() if all(other.get(name) == state for other in states)]
-            self.found.spent = [name for name in fixed if _is_drawn_from(driver, name)]
+            self.found.spent = [name for name in fixed if is_drawn_from(driver, name)]
         driver.close()
+
+
+def _seeds(count: int) -> list[int]:
+    """The last of several is 0, which `if seed:` takes to be none."""
+    seeds = [SEED + 100 * number for number in range(count)]
+    return [*seeds[:-1], 0] if count > 1 else seeds
 
 
 def _repeats_itself(driver: Driver) -> bool:
@@ -282,22 +292,3 @@ def _unseeded(driver: Driver, policy: Maker, seed: int) -> Play:
         if over(step):
             break
     return result
-
-
-def _is_drawn_from(driver: Driver, name: str) -> bool:
-    """Whether a reset brings this generator back to where it was, or a reset and some steps move it."""
-    value = own_generators(driver)[name]
-    before = generator_state(value)
-    value.random()
-    driver.reset(seed=SEED)
-    now = own_generators(driver).get(name)
-    if now is not None and generator_state(now) == before:
-        return True
-    before = generator_state(now)
-    acting = at_random(driver.env.action_space)(SEED)
-    driver.reset()
-    for _ in range(20):
-        if over(driver.step(act(acting, driver))):
-            break
-    now = own_generators(driver).get(name)
-    return now is not None and generator_state(now) != before

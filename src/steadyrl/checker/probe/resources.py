@@ -28,18 +28,16 @@ class Resources:
         steps: Of each segment.
         memory: Traced bytes after each, the first after warming up.
         held: Bytes of the process after each.
-        files: Open descriptors after each.
-        threads: Python threads after each.
-        built: Descriptors before and after making and closing some instances.
+        counts: What there is after each, by name: `files` (open descriptors), `threads`, `processes`.
+        built: The same, and `memory` (traced bytes), before and after making and closing some instances.
         made: How many those were.
     """
 
     steps: list[int] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
-    files: list[int] = field(default_factory=list)
-    threads: list[int] = field(default_factory=list)
-    built: tuple[int, int] = (0, 0)
+    counts: dict[str, list[int]] = field(default_factory=dict)
+    built: dict[str, tuple[int, int]] = field(default_factory=dict)
     made: int = 0
 
 
@@ -64,7 +62,6 @@ def resources(stage: Stage) -> Resources:
             if found.memory[-1] - found.memory[0] > _ENOUGH:
                 break
         driver.close()
-        tracemalloc.stop()
         if not stage.plan.quick:
             _making(stage, found)
     except Broken:
@@ -79,18 +76,22 @@ def _measure(found: Resources, steps: int) -> None:
     found.steps.append(steps)
     found.memory.append(tracemalloc.get_traced_memory()[0])
     found.held.append(world.memory())
-    found.files.append(world.open_files())
-    found.threads.append(threading.active_count())
+    for name, count in _counts().items():
+        found.counts.setdefault(name, []).append(count)
+
+
+def _counts() -> dict[str, int]:
+    return {"files": world.open_files(), "threads": threading.active_count(), "processes": world.children()}
 
 
 def _making(stage: Stage, found: Resources, count: int = 4) -> None:
-    stage.drive().close()
-    gc.collect()
-    before = world.open_files()
-    for i in range(count):
-        driver = stage.drive()
-        driver.reset(seed=SEED + i)
-        driver.close()
-        del driver
-    gc.collect()
-    found.built, found.made = (before, world.open_files()), count
+    told = []
+    for made in (1, count):  # the first fills caches
+        for i in range(made):
+            driver = stage.drive()
+            driver.reset(seed=SEED + i)
+            driver.close()
+            del driver
+        gc.collect()
+        told.append(_counts() | {"memory": tracemalloc.get_traced_memory()[0]})
+    found.built, found.made = {name: (told[0][name], told[1][name]) for name in told[0]}, count

@@ -11,6 +11,7 @@ import gymnasium as gym
 from steadyrl.checker.plan import Plan
 from steadyrl.checker.probe.driver import Broken, Driver, fault_of
 from steadyrl.checker.probe.world import Output, Silence
+from steadyrl.envs.workers.recipe import Recipe
 from steadyrl.errors import SteadyRLError
 
 Beat = Callable[[str, int, int | None], None]
@@ -33,6 +34,7 @@ class Stage:
         stderr: The same.
         heard: Bytes of each stream that were there at the last look.
         registered: Gymnasium's specification where the environment was given by id.
+        recipe: What makes the environment in another process; None where nothing does.
     """
 
     maker: Callable[[str | None], gym.Env[Any, Any]]
@@ -43,6 +45,7 @@ class Stage:
     stderr: Output | Silence = field(default_factory=Silence)
     heard: dict[str, int] = field(default_factory=dict)
     registered: Any = None
+    recipe: Recipe | None = None
     _one: Driver | None = None
 
     def drive(self, render_mode: str | None = None) -> Driver:

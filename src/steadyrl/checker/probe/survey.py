@@ -59,8 +59,11 @@ class Episode:
         truncated: The same.
         own: Both flags as the environment itself said.
         fault: What it raised.
+        last: The action of its last step, in words.
         complete: It came to an end of its own.
         early: Its reset broke the episode before off.
+        course: Hash of its actions: episodes with equal ones were acted alike.
+        told_cut: Its last info had a true `TimeLimit.truncated`.
     """
 
     policy: str
@@ -71,8 +74,11 @@ class Episode:
     truncated: bool = False
     own: tuple[bool, bool] = (False, False)
     fault: Fault | None = None
+    last: str = ""
     complete: bool = False
     early: bool = False
+    course: int = 0
+    told_cut: bool = False
 
 
 @dataclass
@@ -89,9 +95,14 @@ class Survey:
         printed: Steps and resets that wrote something, by stream.
         text: What they wrote, its beginning.
         times: Seconds of each step.
+        idle: Those of them in which the step waited.
+        time_steps: The step of its episode that each was.
+        reset_times: Seconds of each reset.
         rewards: All finite ones.
         names: Of the features.
         continuous: Which of them are of a Box, [D].
+        parts: The part of the observation that each is of, [D].
+        still: Pictures in the observation in which nothing ever moved.
         rows: Features, [R, D].
         row_steps: The step of each row in its episode, [R].
         row_episodes: Its episode, [R].
@@ -111,9 +122,14 @@ class Survey:
     text: str = ""
     looked: int = 0
     times: list[float] = field(default_factory=list)
+    idle: list[float] = field(default_factory=list)
+    time_steps: list[int] = field(default_factory=list)
+    reset_times: list[float] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     continuous: Any = None
+    parts: Any = None
+    still: list[str] = field(default_factory=list)
     rows: Any = None
     row_steps: Any = None
     row_episodes: Any = None
@@ -134,7 +150,7 @@ class Survey:
 
 
 def kind_of(value: Any) -> str:
-    """The kind of value that something is for whoever reads infos."""
+    """The kind of value that something is for whoever reads infos: vectors put the values of one key into one array."""
     if value is None:
         return "None"
     if isinstance(value, bool | np.bool_):
@@ -142,7 +158,7 @@ def kind_of(value: Any) -> str:
     if isinstance(value, int | float | np.number):
         return "number"
     if isinstance(value, np.ndarray):
-        return "array" if value.ndim else "number"
+        return f"array of shape {value.shape}" if value.ndim else "number"
     for kind in (str, dict, list, tuple):
         if isinstance(value, kind):
             return kind.__name__

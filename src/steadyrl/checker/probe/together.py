@@ -81,8 +81,12 @@ class _Disturbance:
 
     def __call__(self, number: int, action: Any, step: Any) -> None:
         before, other = own(step.obs), self._other
-        if over(other.step(act(self._policy, other))):
-            other.reset()
+        try:
+            if over(other.step(act(self._policy, other))):
+                other.reset()
+        except Broken:  # found elsewhere, and no fault of the instance that is watched
+            self._other = other = self._stage.drive()
+            other.reset(seed=SEED + number)
         if not self._found.kept and difference(before, own(step.obs)) is not None:
             self._found.kept = f"the observation of step {number + 1} changed while another instance made a step"
         if number % _EVERY == _EVERY - 1:

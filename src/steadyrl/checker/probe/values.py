@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -58,9 +59,14 @@ def own(value: Any, depth: int = 8) -> Any:
     if isinstance(value, Mapping):
         return {key: own(item, depth - 1) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(own(item, depth - 1) for item in value)
-    if isinstance(value, list):
+        items = [own(item, depth - 1) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if isinstance(value, list | deque):
         return [own(item, depth - 1) for item in value]
+    if isinstance(value, set | frozenset):
+        return frozenset(own(item, depth - 1) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: own(getattr(value, each.name, None), depth - 1) for each in fields(value)}
     return Opaque(type(value).__name__)
 
 
@@ -87,6 +93,30 @@ def difference(one: Any, other: Any, path: str = "") -> Difference | None:
     except (ValueError, TypeError):  # an array beside something else
         same = False
     return None if same else Difference(path, brief(one), brief(other))
+
+
+def unchanged(copy: Any, value: Any) -> bool:
+    """Whether a value is surely still what `own` copied; a quick look at plain data, and False where in doubt."""
+    kind = type(value)
+    if kind is np.ndarray:
+        alike = type(copy) is np.ndarray and copy.dtype == value.dtype and copy.shape == value.shape
+        return bool(alike and value.dtype != object and copy.tobytes() == value.tobytes())
+    if kind is dict:
+        return (
+            type(copy) is dict
+            and len(copy) == len(value)
+            and all(key in copy and unchanged(copy[key], item) for key, item in value.items())
+        )
+    if kind is tuple or kind is list:
+        return (
+            type(copy) is kind
+            and len(copy) == len(value)
+            and all(unchanged(one, item) for one, item in zip(copy, value, strict=True))
+        )
+    return kind in _PLAIN and (copy is value or copy == value)
+
+
+_PLAIN = (int, float, bool, str, bytes, type(None), np.float32, np.float64, np.int64, np.bool_)
 
 
 def _first(differences: Any) -> Difference | None:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import batch_space
 
 from steadyrl.checker.plan import SEED
 from steadyrl.checker.probe import world
 from steadyrl.checker.probe.driver import Broken, fault_of
-from steadyrl.checker.probe.forms import Features, form_of
+from steadyrl.checker.probe.forms import form_of
 from steadyrl.checker.probe.kept import Kept
 from steadyrl.checker.probe.play import PIN
-from steadyrl.checker.probe.policies import corners
-from steadyrl.checker.probe.singles import Singles, many_starts
+from steadyrl.checker.probe.singles import Singles, unlike_start
 from steadyrl.checker.probe.stage import Stage
 from steadyrl.checker.probe.values import apart, brief, difference, own
+from steadyrl.checker.probe.vector_actions import vector_actions
 from steadyrl.checker.probe.vectors import NUM_ENVS, Unlike, Vectors, entry_of, form_fault, mode_of, row_of
+
+_CPU_S, _QUICK_S = 3.0, 0.2  # for the comparison
 
 
 class VectorProbe:
@@ -31,6 +33,7 @@ class VectorProbe:
         make: Makes the vector version with so many environments; None where there is only `instance`.
         instance: A vector environment that was given.
         singles: Whether single environments can be made to compare with.
+        native: Whether it is code of its own: then a second one with the same seed, and infos, are looked at too.
     """
 
     def __init__(
@@ -39,11 +42,12 @@ class VectorProbe:
         make: Callable[[int], VectorEnv[Any, Any, Any]] | None,
         instance: VectorEnv[Any, Any, Any] | None = None,
         singles: bool = True,
+        native: bool = True,
     ) -> None:
         self._stage, self._make, self._instance, self._singles = stage, make, instance, singles
+        self._native = native
         self.found = Vectors()
         self._mode = "NextStep"
-        self._single_space: Any = None
 
     def run(self) -> Vectors:
         """Compare."""
@@ -55,8 +59,9 @@ class VectorProbe:
             if not self.found.form:
                 self._beside(vector)
             if self._make is not None:
-                vector.close()
-                self._again()
+                self._call("close", vector.close)
+                if self._native:
+                    self._again()
         except Broken as broken:
             self.found.raised = self.found.raised or broken.fault
         except Exception as error:
@@ -75,27 +80,10 @@ class VectorProbe:
         finally:
             self._stage.beat("", 0, None)
 
-    def _actions(self, vector: VectorEnv[Any, Any, Any]) -> Callable[[int], Any]:
-        """Random actions, with stretches of extreme ones, which ends by failure need."""
-        space = batch_space(vector.single_action_space, vector.num_envs)
-        space.seed(SEED)
-        extremes = [action for _, action in corners(vector.single_action_space)]
-
-        def action(step: int) -> Any:
-            sample = space.sample()
-            stretch = step // 40 % 3
-            if stretch and extremes and isinstance(sample, np.ndarray):
-                for i in range(vector.num_envs):
-                    sample[i] = extremes[(i + stretch) % len(extremes)]
-            return sample
-
-        return action
-
     def _beside(self, vector: VectorEnv[Any, Any, Any]) -> None:
         """The vector, step by step beside singles that are reset as its mode says."""
-        self._single_space = vector.single_observation_space
         world.pin_generators(PIN)
-        obs, _ = self._call("reset", partial(vector.reset, seed=SEED))
+        obs, infos = self._call("reset", partial(vector.reset, seed=SEED))
         kept = Kept()
         self._keep(kept, 0, obs)
         self._obs_form(vector, obs, 0)
@@ -105,13 +93,15 @@ class VectorProbe:
             starts = expected.reset()
             self.found.comparable = all(apart(a, b) is None for a, b in zip(rows, starts, strict=True))
             if not self.found.comparable:
-                self._starts(rows, starts)
+                self.found.unlike = unlike_start(self._stage, vector.single_observation_space, rows, starts)
             same = all(difference(rows[0], row) is None for row in rows[1:])
             self.found.alike = same and any(difference(starts[0], start) is not None for start in starts[1:])
-        action = self._actions(vector)
+        choose, start = vector_actions(vector), time.process_time()
         for step in range(1, self._stage.plan.vector_steps + 1):
+            if time.process_time() - start > (_QUICK_S if self._stage.plan.quick else _CPU_S):
+                break
             self.found.compared = step
-            actions = action(step)
+            actions = choose(step, obs, infos)
             given = own(actions)
             result = self._call("step", partial(vector.step, actions))
             if difference(given, own(actions)) is not None and self.found.mutated is None:
@@ -119,6 +109,7 @@ class VectorProbe:
             self._keep(kept, step, result[0])
             if not self._shapes(vector, result, step):
                 return
+            obs, infos = result[0], result[4]
             self._obs_form(vector, result[0], step)
             self._ends(vector, result, step)
             if expected is not None and self.found.comparable:
@@ -128,32 +119,9 @@ class VectorProbe:
             if self._mode == "Disabled":
                 done = np.logical_or(result[2], result[3])
                 if done.any():
-                    self._call("reset", partial(vector.reset, options={"reset_mask": done.copy()}))
+                    obs, infos = self._call("reset", partial(vector.reset, options={"reset_mask": done.copy()}))
         if expected is not None:
             expected.close()
-
-    def _starts(self, rows: list[Any], starts: list[Any]) -> None:
-        """Other starts than single ones are a vector's own draws, unless they are those of other seeds, or no such."""
-        for i, row in enumerate(rows):
-            for j, start in enumerate(starts):
-                if i != j and difference(row, start) is None and difference(row, starts[i]) is not None:
-                    self.found.unlike = Unlike(0, i, f"it starts as the single environment does with seed {SEED + j}")
-                    return
-        features = Features(self._single_space)
-        several = [features.row(own(start)) for start in many_starts(self._stage)]
-        known = np.stack([row for row in several if row is not None]) if features.names else np.zeros((0, 0))
-        if len(known) < 10:
-            return
-        low, high = known.min(0), known.max(0)
-        width = high - low
-        for i, row in enumerate(rows):
-            told = features.row(row)
-            outside = None if told is None else np.flatnonzero((told < low - width) | (told > high + width))
-            if outside is not None and len(outside):
-                k = int(outside[0])
-                what = f"it starts with {told[k]:g}{f' at {features.names[k]}' if features.names[k] else ''}, where "
-                self.found.unlike = Unlike(0, i, f"{what}single ones start from {low[k]:g} to {high[k]:g}")
-                return
 
     def _ends(self, vector: VectorEnv[Any, Any, Any], result: Any, step: int) -> None:
         """Whether an end in SAME_STEP mode tells the last observation."""
@@ -213,6 +181,8 @@ class VectorProbe:
             if again is not None and self.found.final is None:
                 self.found.unlike = Unlike(step, i, f"the new episode starts with {again.other} instead of {again.one}")
             return
+        if not ended:
+            self._infos(told.info, result[4], step, i)
         unlike = apart(own(told.obs), obs)
         if unlike is not None:
             what = f"the observation{unlike.path} is {unlike.other} instead of {unlike.one}"
@@ -220,6 +190,18 @@ class VectorProbe:
                 self.found.final = Unlike(step, i, f"{what}, where the episode ended")
             else:
                 self.found.unlike = Unlike(step, i, what)
+        elif self._native and not ended:
+            self._infos(told.info, result[4], step, i)
+
+    def _infos(self, told: Any, infos: Any, step: int, i: int) -> None:
+        """What both tell under one key, where it is a number, is the same number."""
+        for key, value in told.items() if isinstance(told, dict) else ():
+            other = entry_of(infos, key, i)
+            if not all(isinstance(each, int | float | np.number | np.bool_) for each in (value, other)):
+                continue
+            if not np.isclose(float(value), float(other), rtol=1e-4, atol=1e-5, equal_nan=True):
+                what = f"infos[{key!r}] is {brief(other)} instead of {brief(value)}"
+                self.found.unlike = self.found.unlike or Unlike(step, i, what)
 
     def _again(self) -> None:
         """A second vector with the same seed and actions."""
@@ -227,12 +209,13 @@ class VectorProbe:
         for _ in range(2):
             vector = self._made()
             world.pin_generators(PIN)
-            action, rows = self._actions(vector), []
-            obs, _ = self._call("reset", partial(vector.reset, seed=SEED))
+            choose, rows = vector_actions(vector), []
+            obs, infos = self._call("reset", partial(vector.reset, seed=SEED))
             rows.append((own(obs),))
             for step in range(1, min(60, self._stage.plan.vector_steps) + 1):
-                actions = action(step)
+                actions = choose(step, obs, infos)
                 result = self._call("step", partial(vector.step, actions))
+                obs, infos = result[0], result[4]
                 rows.append(tuple(own(part) for part in result[:4]))
                 if self._mode == "Disabled" and np.logical_or(result[2], result[3]).any():
                     break

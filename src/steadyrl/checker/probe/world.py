@@ -7,7 +7,9 @@ import random
 import struct
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -56,6 +58,31 @@ def open_files() -> int:
         with suppress(OSError):
             return len(os.listdir(folder))
     return 0
+
+
+def children() -> int:
+    """Processes below this one, also those that ended and were not waited for; 0 where the system does not tell."""
+    here, count = os.getpid(), 0
+    session = here if hasattr(os, "getsid") and os.getsid(0) == here else -1  # of the checker alone where it leads one
+    for entry in os.scandir("/proc") if os.path.isdir("/proc/self") else ():
+        if not entry.name.isdigit():
+            continue
+        with suppress(OSError, ValueError, IndexError), open(f"{entry.path}/stat", "rb") as file:
+            words = file.read().rpartition(b")")[2].split()
+            count += int(entry.name) != here and (int(words[1]) == here or int(words[3]) == session)
+    return count
+
+
+@contextmanager
+def another_day() -> Iterator[None]:
+    """Python's clock is some days ahead meanwhile, at another hour, minute and second."""
+    ahead, seconds, nanoseconds = 3 * 86_400 + 5 * 3_600 + 1_117, time.time, time.time_ns
+    time.time = lambda: seconds() + ahead
+    time.time_ns = lambda: nanoseconds() + ahead * 10**9
+    try:
+        yield
+    finally:
+        time.time, time.time_ns = seconds, nanoseconds
 
 
 def allow_many_files() -> None:
@@ -119,6 +146,10 @@ class Copies:
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
+        self._process = os.getpid()
+
+    def stay(self) -> None:
+        """This process is a copy that was made on purpose."""
         self._process = os.getpid()
 
     def end_copy(self) -> None:

@@ -19,6 +19,7 @@ from steadyrl.checker.rules import (
     rewards,
     seeding,
     spaces,
+    times,
     vectors,
 )
 
@@ -34,6 +35,7 @@ SUBJECTS = {
     "Goals": goals,
     "Vector versions": vectors,
     "Process": processes,
+    "Time": times,
     "Memory and files": resources,
     "Rendering": rendering,
     "What can be done with it": fitting,

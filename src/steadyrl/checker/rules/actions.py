@@ -13,12 +13,14 @@ from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.acting import Acting
 from steadyrl.checker.probe.facts import Facts
 from steadyrl.checker.probe.survey import Survey
-from steadyrl.checker.rules.spaces import boxes
+from steadyrl.checker.rules.spaces import boxes, leaves
+from steadyrl.checker.rules.telling import of_seen, of_split
 
 # A Gaussian policy starts with mean 0 and deviation 1 in the action's own units. It reaches three deviations, and draws
 # usefully only what lies between the bounds; a tenth of either is little.
 _REACH = 3.0
 _LITTLE = 0.1
+_SEVERAL = 3  # failures with one action of several; a coincidence in one of nine cases at most
 
 
 @rule(
@@ -60,12 +62,12 @@ def degenerate(facts: Facts) -> Iterator[Found]:
             yield Found(
                 f"Dimension {i} of the action space{key} can only be {value:g}.", {"key": f"{key}[{i}]", "value": value}
             )
-    space = facts.action
-    if isinstance(space, spaces.Discrete) and int(space.n) == 1:
-        yield Found("The action space has one action.", {"value": 1})
-    if isinstance(space, spaces.MultiDiscrete) and (space.nvec == 1).any():
-        i = int((space.nvec.ravel() == 1).argmax())
-        yield Found(f"Dimension {i} of the action space has one choice.", {"key": f"[{i}]", "value": 1})
+    for key, leaf in leaves(facts.action):
+        if isinstance(leaf, spaces.Discrete) and int(leaf.n) == 1:
+            yield Found(f"The action space{key} has one action.", {"key": key, "value": 1})
+        if isinstance(leaf, spaces.MultiDiscrete) and (leaf.nvec == 1).any():
+            i = int((leaf.nvec.ravel() == 1).argmax())
+            yield Found(f"Dimension {i} of the action space{key} has one choice.", {"key": f"{key}[{i}]", "value": 1})
 
 
 @rule(
@@ -108,9 +110,7 @@ def scale(facts: Facts) -> Iterator[Found]:
 )
 def mutated(survey: Survey) -> Iterator[Found]:
     """The action belongs to the caller."""
-    seen = survey.values.get("action-mutated")
-    if seen is not None:
-        yield Found(f"The action {seen.what} {seen.place}.", seen.place.evidence | {"value": seen.what})
+    yield from of_seen(survey.values.get("action-mutated"), "The action {what} {place}.")
 
 
 @rule(
@@ -141,10 +141,28 @@ def ignored(acting: Acting) -> Iterator[Found]:
 def dimension_ignored(acting: Acting) -> Iterator[Found]:
     """A dimension at either end, the others at random: the same course."""
     if acting.deaf:
-        dims = ", ".join(map(str, acting.deaf))
+        dims = ", ".join(acting.deaf)
         yield Found(
             f"Whether dimension {dims} of the action is at its lowest or its highest makes no difference.",
             {"key": dims},
+        )
+
+
+@rule(
+    "SRL-ACT-009",
+    "action-ignored",
+    "error",
+    "acting",
+    "after some steps actions make no difference any more",
+    "Look where step() uses its action: each one counts, not only those at the beginning of an episode.",
+)
+def ignored_later(acting: Acting) -> Iterator[Found]:
+    """The same actions at first and then others: the same course."""
+    if acting.deaf_after is not None:
+        steps = "the first step" if acting.deaf_after == 1 else f"step {acting.deaf_after}"
+        yield Found(
+            f"After {steps} of an episode it made no difference what was done, in any that was tried.",
+            {"step": acting.deaf_after},
         )
 
 
@@ -168,6 +186,29 @@ def crash(acting: Acting) -> Iterator[Found]:
 
 
 @rule(
+    "SRL-ACT-010",
+    "action-crash",
+    "error",
+    "survey",
+    "one action raises, in states that come later",
+    "Handle every action of the space in every state, or mask it there.",
+)
+def crash_later(survey: Survey) -> Iterator[Found]:
+    """Random episodes that fail do so with one and the same action of many."""
+    random = [episode for episode in survey.episodes if episode.policy == "random"]
+    failed = [e for e in random if e.fault is not None and e.fault.phase == "step" and not e.fault.exits and e.last]
+    others = {episode.last for episode in random if episode.fault is None}
+    actions = {episode.last for episode in failed}
+    if len(failed) >= _SEVERAL and len(actions) == 1 and len(others | actions) >= _SEVERAL:
+        fault = failed[0].fault
+        assert fault is not None
+        yield Found(
+            f"Each of {len(failed)} random episodes that failed did so with action {failed[0].last}: {fault.error}.",
+            {"step": fault.step, "seed": failed[0].seed, "key": failed[0].last, "value": fault.error},
+        )
+
+
+@rule(
     "SRL-ACT-008",
     "action-kept",
     "warning",
@@ -178,11 +219,9 @@ def crash(acting: Acting) -> Iterator[Found]:
 )
 def kept(acting: Acting) -> Iterator[Found]:
     """Writing into an action after the step changes the course."""
-    if acting.kept is not None:
-        yield Found(
-            f"After the caller had written into the array of an earlier action the course changed: {acting.kept}.",
-            acting.kept.evidence,
-        )
+    yield from of_split(
+        acting.kept, "After the caller had written into the array of an earlier action the course changed: {where}."
+    )
 
 
 def _floats(facts: Facts) -> Iterator[tuple[str, Any]]:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from steadyrl.checker.clocks import clock_is_observed
 from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.ends import Ends
-from steadyrl.checker.probe.survey import Survey
+from steadyrl.checker.probe.survey import Episode, Survey
 
 _SEVERAL = 3  # ends that are alike; two may be chance
 # Odds against episodes ending together by chance, from how seldom they end at any other step.
 _CHANCE = 1e-4
+_FREE = ("random", "linear")  # policies that act otherwise in each episode
 
 
 @rule(
@@ -32,12 +33,7 @@ def timeout(survey: Survey) -> Iterator[Found]:
     if longest < 2 or any(not e.complete and e.fault is None and e.length > longest for e in survey.episodes):
         return
     last = [episode for episode in ended if episode.length == longest]
-    if not all(episode.own == (True, False) for episode in last) or len({e.seed for e in last}) < _SEVERAL:
-        return
-    before = [episode for episode in ended if episode.length < longest]
-    steps = sum(episode.length for episode in ended) - len(last)
-    hazard = (len(before) + 1) / (steps + 1)
-    if hazard ** (len(last) - 1) > _CHANCE or all(e.policy != "random" for e in last):
+    if not all(episode.own == (True, False) for episode in last) or not _by_the_clock(last, ended):
         return
     if not survey.names or clock_is_observed(survey, longest):
         return
@@ -48,23 +44,56 @@ def timeout(survey: Survey) -> Iterator[Found]:
     )
 
 
+def _by_the_clock(last: list[Episode], ended: list[Episode]) -> bool:
+    """Whether episodes that end together do so because of the time: too many, acted in too many ways, for chance."""
+    if len({episode.seed for episode in last}) < _SEVERAL or len({episode.course for episode in last}) < _SEVERAL:
+        return False
+    before = len(ended) - len(last)
+    steps = sum(episode.length for episode in ended) - len(last)
+    hazard = (before + 1) / (steps + 1)
+    return hazard ** (len(last) - 1) <= _CHANCE and any(episode.policy in _FREE for episode in last)
+
+
+@rule(
+    "SRL-EPI-007",
+    "timeout-as-terminated",
+    "error",
+    "survey",
+    "an end that info calls a time limit is reported as termination",
+    "Return truncated=True there, and terminated=False.",
+    unless=("both-flags",),
+)
+def told_as_timeout(survey: Survey) -> Iterator[Found]:
+    """`info["TimeLimit.truncated"]`, as the old interface had it, says what the flags should."""
+    cut = [episode for episode in survey.ended if episode.told_cut and episode.own == (True, False)]
+    if cut:
+        yield Found(
+            f"Step {cut[0].length} of the episode with seed {cut[0].seed} returned terminated, while its info says "
+            "TimeLimit.truncated.",
+            {"step": cut[0].length, "seed": cut[0].seed, "key": "TimeLimit.truncated", "count": len(cut)},
+        )
+
+
 @rule(
     "SRL-EPI-002",
     "both-flags",
     "error",
     "survey",
-    "terminated is raised whenever truncated is",
-    "Return terminated=False where only the time ran out; the value of the last state is else taken to be 0.",
+    "terminated is raised whenever truncated is, or the other way round",
+    "Return terminated=False where only the time ran out, and truncated=False where the task is over: the value of the "
+    "last state is 0 in one case only.",
 )
 def both_flags(survey: Survey) -> Iterator[Found]:
-    """A time limit that is also reported as an end of the task."""
-    cut = [episode for episode in survey.ended if episode.own[1]]
-    if len(cut) >= _SEVERAL and all(episode.own[0] for episode in cut):
-        yield Found(
-            f"All {len(cut)} truncated episodes were terminated in the same step, first in step {cut[0].length} with "
-            f"seed {cut[0].seed}.",
-            {"step": cut[0].length, "seed": cut[0].seed, "value": "terminated and truncated", "count": len(cut)},
-        )
+    """A time limit that is also reported as an end of the task, or an end that is reported as a time limit."""
+    for k, name in ((1, "truncated"), (0, "terminated")):
+        told = [episode for episode in survey.ended if episode.own[k]]
+        if len(told) >= _SEVERAL and all(episode.own == (True, True) for episode in told):
+            yield Found(
+                f"All {len(told)} {name} episodes were terminated and truncated in the same step, first in step "
+                f"{told[0].length} with seed {told[0].seed}.",
+                {"step": told[0].length, "seed": told[0].seed, "value": "both flags", "count": len(told)},
+            )
+            return
 
 
 @rule(
@@ -78,12 +107,14 @@ def both_flags(survey: Survey) -> Iterator[Found]:
 )
 def time_limit_off(survey: Survey) -> Iterator[Found]:
     """Two limits that do not agree."""
-    lengths = [episode.length for episode in survey.ended if episode.own == (False, True)]
-    if survey.limit is None or len(lengths) < _SEVERAL or len(set(lengths)) > 1 or lengths[0] == survey.limit:
+    cut = [episode for episode in survey.ended if episode.own == (False, True)]
+    longest = max((episode.length for episode in survey.episodes), default=0)
+    last = [episode for episode in cut if episode.length == longest]
+    if survey.limit is None or len(last) < _SEVERAL or longest == survey.limit or not _by_the_clock(last, cut):
         return
     yield Found(
-        f"The environment truncated {len(lengths)} episodes at step {lengths[0]}, but its limit is {survey.limit}.",
-        {"step": lengths[0], "value": lengths[0], "expected": survey.limit},
+        f"The environment truncated {len(last)} episodes at step {longest}, but its limit is {survey.limit}.",
+        {"step": longest, "value": longest, "expected": survey.limit},
     )
 
 
@@ -139,3 +170,17 @@ def step_after_end(ends: Ends) -> Iterator[Found]:
             f"The episode with seed {seed} ended in step {step}; one more step returned both flags down.",
             {"step": step + 1, "seed": seed},
         )
+
+
+@rule(
+    "SRL-EPI-008",
+    "step-before-reset",
+    "note",
+    "ends",
+    "a step before the first reset is taken as any other",
+    "Raise gymnasium.error.ResetNeeded; environments that are made by id are guarded by Gymnasium's wrappers.",
+)
+def step_before_reset(ends: Ends) -> Iterator[Found]:
+    """There is no episode yet."""
+    if ends.early:
+        yield Found("A step before the first reset returned an observation and a reward.")

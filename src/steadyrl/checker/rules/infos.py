@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.survey import Survey
+from steadyrl.checker.rules.telling import of_seen
 
 
 @rule(
@@ -18,12 +19,7 @@ from steadyrl.checker.probe.survey import Survey
 )
 def aliased(survey: Survey) -> Iterator[Found]:
     """What was returned belongs to the caller."""
-    seen = survey.kept.get("info")
-    if seen is not None:
-        yield Found(
-            f"The info that was returned {seen.place} changed afterwards: {seen.what}.",
-            seen.place.evidence | {"value": seen.what},
-        )
+    yield from of_seen(survey.kept.get("info"), "The info that was returned {place} changed afterwards: {what}.")
 
 
 @rule(
@@ -57,9 +53,9 @@ def type_changes(survey: Survey) -> Iterator[Found]:
 )
 def mask_empty(survey: Survey) -> Iterator[Found]:
     """While the episode goes on there is an action to choose."""
-    seen = survey.values.get("mask-empty")
-    if seen is not None:
-        yield Found(f"The action mask allows nothing {seen.place}, and the episode goes on.", seen.place.evidence)
+    yield from of_seen(
+        survey.values.get("mask-empty"), "The action mask allows nothing {place}, and the episode goes on."
+    )
 
 
 @rule(
@@ -72,9 +68,7 @@ def mask_empty(survey: Survey) -> Iterator[Found]:
 )
 def mask_shape(survey: Survey) -> Iterator[Found]:
     """One entry an action."""
-    seen = survey.values.get("mask-shape")
-    if seen is not None:
-        yield Found(f"The action mask has {seen.what} {seen.place}.", seen.place.evidence | {"value": seen.what})
+    yield from of_seen(survey.values.get("mask-shape"), "The action mask has {what} {place}.")
 
 
 def _article(kind: str) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.probe.acting import Acting
 from steadyrl.checker.probe.survey import Survey
+from steadyrl.checker.rules.telling import of_seen, of_split
 
 _ENOUGH = 500  # observations, from episodes of several seeds and policies
 _EPISODES = 5
@@ -18,6 +20,7 @@ _LARGE = 1e3
 _SMALL = 1e-5
 _BESIDE = 1e4  # times the usual entry, of inputs that are not large by themselves
 
+_CERTAIN = 5_000  # observations, for parts that may stand for something rare
 _FORMS = {
     "type": (
         "SRL-OBS-001",
@@ -88,11 +91,7 @@ for _form, (_code, _kind, _what, _remedy) in _FORMS.items():
 def aliased(survey: Survey) -> Iterator[Found]:
     """What was returned belongs to the caller."""
     seen = survey.kept.get("observation")
-    if seen is not None:
-        yield Found(
-            f"The observation that was returned {seen.place} changed afterwards: {seen.what}.",
-            seen.place.evidence | {"value": seen.what},
-        )
+    yield from of_seen(seen, "The observation that was returned {place} changed afterwards: {what}.")
 
 
 @rule(
@@ -108,7 +107,8 @@ def dead_feature(survey: Survey) -> Iterator[Found]:
     if not _enough(survey):
         return
     rows = survey.rows
-    dead = np.flatnonzero((rows == rows[0]).all(0) & survey.continuous)
+    still = (rows == rows[0]).all(0)
+    dead = np.flatnonzero(still & (survey.continuous | _whole_parts(survey, still)))
     if len(dead) == 0 or len(dead) == len(survey.names):
         return
     names = [survey.names[i] or f"[{i}]" for i in dead]
@@ -118,6 +118,46 @@ def dead_feature(survey: Survey) -> Iterator[Found]:
         f"The observation's {shown}{more} never changed in {len(rows)} steps of {len(survey.episodes)} episodes.",
         {"key": names[0], "value": float(rows[0][dead[0]]), "count": len(names)},
     )
+
+
+def _whole_parts(survey: Survey, still: Any) -> Any:
+    """Entries of integers, where nothing of their whole part ever changed in very many observations, [D]."""
+    if len(survey.rows) < _CERTAIN:
+        return np.zeros_like(still)
+    moving = np.unique(survey.parts[~still])
+    return ~np.isin(survey.parts, moving)
+
+
+@rule(
+    "SRL-OBS-011",
+    "dead-feature",
+    "warning",
+    "survey",
+    "a picture in the observation never changes",
+    "Draw it anew at each step, or leave it out.",
+)
+def still_picture(survey: Survey) -> Iterator[Found]:
+    """Nothing moves in any episode."""
+    several = {episode.seed for episode in survey.episodes if episode.length > 1}
+    if survey.still and survey.steps >= _ENOUGH and len(several) >= _EPISODES:
+        where = f" at {survey.still[0]}" if survey.still[0] else ""
+        yield Found(
+            f"The picture{where} was the same in {survey.steps} steps of {len(survey.episodes)} episodes.",
+            {"key": survey.still[0]},
+        )
+
+
+@rule(
+    "SRL-OBS-010",
+    "obs-key-order",
+    "note",
+    "survey",
+    "the keys of an observation come in changing order",
+    "Build the dict in one place; whoever joins its values gets them in another order each time.",
+)
+def key_order(survey: Survey) -> Iterator[Found]:
+    """Keys are a set, but some code goes through them in order."""
+    yield from _form_rule("order")(survey)
 
 
 @rule(
@@ -167,3 +207,20 @@ def _of_size(survey: Survey, i: int, sizes: Any, usual: float) -> Found:
 def _enough(survey: Survey) -> bool:
     several = {episode.seed for episode in survey.episodes if episode.length}
     return survey.rows is not None and len(survey.rows) >= _ENOUGH and len(several) >= _EPISODES
+
+
+@rule(
+    "SRL-OBS-012",
+    "obs-kept",
+    "warning",
+    "acting",
+    "the environment reads the arrays back that it returned",
+    "Return a copy: self.state.copy(). A wrapper that scales observations in place would change the environment.",
+    unless=("obs-aliased",),
+)
+def kept(acting: Acting) -> Iterator[Found]:
+    """Writing into an observation after the step changes the course."""
+    yield from of_split(
+        acting.obs_kept,
+        "After the caller had written into an observation that was returned, the course changed: {where}.",
+    )

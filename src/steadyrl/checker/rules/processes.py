@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.facts import Facts
 from steadyrl.checker.probe.process import Process
+from steadyrl.checker.probe.starting import Starting
 from steadyrl.checker.probe.survey import Survey
 from steadyrl.checker.records import Died, crashed_in_graphics, evidence
+from steadyrl.checker.rules.telling import of_split
 
 _TIMES = 3  # what happens that often is no greeting
 _SHARE = 0.1  # of the steps, for what is written to stderr
-_RARE = 20  # times the usual step
-_SLOWING = 5  # times the first steps: what grows with the number of steps comes to nineteen in these tenths
-_SLOW_S = 0.1  # a million such steps take more than a day
-_NOTICED_S = 0.02  # no vector of environments waits gladly for longer
 
 
 @rule(
@@ -145,8 +141,7 @@ def not_picklable(process: Process) -> Iterator[Found]:
 )
 def pickle_differs(process: Process) -> Iterator[Found]:
     """A copy that is reset with the same seed is the same environment."""
-    if process.copy is not None:
-        yield Found(f"A pickled copy took another course with the same seed: {process.copy}.", process.copy.evidence)
+    yield from of_split(process.copy, "A pickled copy took another course with the same seed: {where}.")
 
 
 @rule(
@@ -159,47 +154,23 @@ def pickle_differs(process: Process) -> Iterator[Found]:
 )
 def close_fails(process: Process) -> Iterator[Found]:
     """An environment can be closed at any time, and again."""
-    if process.close is not None:
+    if process.close is not None and not process.close.exits:
         fault = process.close
         yield Found(f"Closing it {process.closing} raised {fault.error}.", {"value": fault.error, "where": fault.where})
 
 
 @rule(
-    "SRL-PRC-010",
-    "slow-step",
-    "warning",
-    "survey",
-    "steps take long: some of them, later ones, or all",
-    "Spread the work over all steps, or do it in reset(): all environments of a vector wait for the slowest.",
+    "SRL-PRC-013",
+    "exits-process",
+    "error",
+    "process",
+    "closing the environment ends the process",
+    "Let close() give back what the environment holds, and nothing else.",
 )
-def slow_step(survey: Survey) -> Iterator[Found]:
-    """Few steps take most of the time, or steps take more and more of it, or each takes a tenth of a second."""
-    times = np.array(survey.times)
-    if len(times) < 20:
-        return
-    usual = float(np.median(times))
-    if usual > _SLOW_S:
-        yield Found(
-            f"A step takes {usual * 1e3:.0f} ms: a million of them take {usual * 1e6 / 3600:.0f} hours.",
-            {"value": usual},
-        )
-        return
-    tenth = len(times) // 10
-    first, last = float(np.median(times[:tenth])), float(np.median(times[-tenth:]))
-    if tenth >= 10 and last > _SLOWING * first and last > _NOTICED_S / 4:
-        yield Found(
-            f"Steps take longer and longer: {first * 1e3:.2g} ms at first, {last * 1e3:.2g} ms after {len(times)}.",
-            {"value": last, "usual": first},
-        )
-        return
-    slow = times[(times > _RARE * usual) & (times > _NOTICED_S)]
-    if len(slow) >= _TIMES and slow.sum() > times.sum() / 2:
-        yield Found(
-            f"{len(slow)} of {len(times)} steps took {np.median(slow) * 1e3:.0f} ms, "
-            f"{np.median(slow) / max(usual, 1e-9):,.0f} times the usual, and "
-            f"{slow.sum() / times.sum():.0%} of the time.",
-            {"value": float(np.median(slow)), "usual": usual, "count": len(slow)},
-        )
+def exits_when_closed(process: Process) -> Iterator[Found]:
+    """sys.exit() in close() ends the training at its end, before anything is saved."""
+    if process.close is not None and process.close.exits:
+        yield Found(f"Closing it {process.closing} called sys.exit() ({process.close.where}).", {"phase": "close"})
 
 
 @rule(
@@ -213,7 +184,37 @@ def slow_step(survey: Survey) -> Iterator[Found]:
 def thread_leak(process: Process) -> Iterator[Found]:
     """What an environment starts, it ends."""
     if process.threads:
-        yield Found(f"{process.threads} threads were left after closing four instances.", {"value": process.threads})
+        yield Found(f"{process.threads} threads were left after closing some instances.", {"value": process.threads})
+
+
+@rule(
+    "SRL-PRC-012",
+    "process-leak",
+    "error",
+    "process",
+    "processes are left after close",
+    "End and wait for them in close().",
+)
+def children_left(process: Process) -> Iterator[Found]:
+    """A program that an environment starts does not outlive it."""
+    if process.children:
+        yield Found(
+            f"{process.children} processes were left after closing some instances.", {"value": process.children}
+        )
+
+
+@rule(
+    "SRL-PRC-014",
+    "start-fails",
+    "error",
+    "starting",
+    "the environment does not work in a process that was started for it",
+    "Open connections, threads and files in __init__ of the instance, not when the module is imported.",
+)
+def start_fails(starting: Starting) -> Iterator[Found]:
+    """Vectors of environments start processes by fork, spawn or forkserver."""
+    for method, why in starting.fails.items():
+        yield Found(f"In a process started by {method} it failed: {why}.", {"key": method, "value": why})
 
 
 def _place(died: Died) -> str:

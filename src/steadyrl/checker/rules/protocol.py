@@ -8,6 +8,7 @@ from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.facts import Facts
 from steadyrl.checker.probe.repeat import Repeats
 from steadyrl.checker.probe.survey import Episode, Survey
+from steadyrl.checker.rules.telling import of_seen
 
 _SIGNATURE = "Declare reset(self, *, seed=None, options=None)."
 
@@ -31,6 +32,8 @@ def signature_seed(facts: Facts) -> Iterator[Found]:
         yield Found(
             f"`seed` of reset() is {told} by default, so that every plain reset() starts alike.", {"value": told}
         )
+    elif "seed" in facts.needs:
+        yield Found(f"reset() without a seed raises {facts.needs['seed']}.", {"key": "seed"})
 
 
 @rule("SRL-API-002", "reset-signature-options", "error", "facts", "reset has no options argument", _SIGNATURE)
@@ -39,6 +42,8 @@ def signature_options(facts: Facts) -> Iterator[Found]:
     if facts.reset.options in ("missing", "required"):
         what = "has no argument `options`" if facts.reset.options == "missing" else "needs `options`, without a default"
         yield Found(f"reset() {what}.", {"key": "options"})
+    elif "options" in facts.needs:
+        yield Found(f"reset() without options raises {facts.needs['options']}.", {"key": "options"})
 
 
 @rule("SRL-API-003", "reset-arity", "error", "survey", "reset does not return two values", "Return obs, info.")
@@ -75,25 +80,19 @@ def step_arity(survey: Survey) -> Iterator[Found]:
 )
 def info_type(survey: Survey) -> Iterator[Found]:
     """info is a dict."""
-    seen = survey.values.get("info-type")
-    if seen is not None:
-        yield Found(f"info is {seen.what} {seen.place}.", seen.place.evidence | {"value": seen.what})
+    yield from of_seen(survey.values.get("info-type"), "The info is {what} {place}.")
 
 
 @rule("SRL-API-006", "reward-type", "error", "survey", "a reward is not one number", "Return float(reward).")
 def reward_type(survey: Survey) -> Iterator[Found]:
     """A reward is a number."""
-    seen = survey.values.get("reward-type")
-    if seen is not None:
-        yield Found(f"The reward is {seen.what} {seen.place}.", seen.place.evidence | {"value": seen.what})
+    yield from of_seen(survey.values.get("reward-type"), "The reward is {what} {place}.")
 
 
 @rule("SRL-API-007", "flag-type", "error", "survey", "terminated or truncated is no bool", "Return bool(...) for both.")
 def flag_type(survey: Survey) -> Iterator[Found]:
     """Flags are bools; NumPy's will do."""
-    seen = survey.values.get("flag-type")
-    if seen is not None:
-        yield Found(f"{seen.what} {seen.place}.", seen.place.evidence | {"value": seen.what})
+    yield from of_seen(survey.values.get("flag-type"), "{what} {place}.")
 
 
 @rule(
@@ -111,7 +110,15 @@ def step_raises(survey: Survey) -> Iterator[Found]:
         yield _raised(episode)
 
 
-@rule("SRL-API-009", "reset-raises", "error", "survey", "reset raises", "Correct the environment there.")
+@rule(
+    "SRL-API-009",
+    "reset-raises",
+    "error",
+    "survey",
+    "reset raises",
+    "Correct the environment there.",
+    unless=("reset-signature-seed", "reset-signature-options"),
+)
 def reset_raises(survey: Survey) -> Iterator[Found]:
     """A reset between episodes must not raise."""
     for episode in [episode for episode in _faulty(survey, "reset") if not episode.early][:1]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from steadyrl.checker.finding import Found, rule
 from steadyrl.checker.probe.render import Rendering
 from steadyrl.checker.records import Died, crashed_in_graphics
+from steadyrl.checker.rules.telling import of_split
 
 _PICTURES = {"human", "rgb_array", "rgb_array_list"}
 
@@ -51,11 +52,7 @@ def fps_missing(rendering: Rendering) -> Iterator[Found]:
 )
 def disturbs(rendering: Rendering) -> Iterator[Found]:
     """A film shows what would have happened without it."""
-    if rendering.changed is not None:
-        yield Found(
-            f"With render() after each step the same seed gave another course: {rendering.changed}.",
-            rendering.changed.evidence,
-        )
+    yield from of_split(rendering.changed, "With pictures the same seed gave another course: {where}.")
 
 
 @rule(
@@ -99,3 +96,18 @@ def crashed(died: Died) -> Iterator[Found]:
     """Graphics libraries end the process where they find no display."""
     if crashed_in_graphics(died):
         yield Found(f"Rendering ended the process by signal {-(died.status or 0)}.", {"value": died.status})
+
+
+@rule(
+    "SRL-RND-007",
+    "close-fails",
+    "error",
+    "render",
+    "close raises after something was drawn",
+    "Let close() do nothing where there is nothing to close, and allow it twice.",
+)
+def close_fails(rendering: Rendering) -> Iterator[Found]:
+    """A window or a picture buffer is closed once, and a second close does nothing."""
+    if rendering.close is not None:
+        fault = rendering.close
+        yield Found(f"Closing it after rendering raised {fault.error}.", {"value": fault.error, "where": fault.where})

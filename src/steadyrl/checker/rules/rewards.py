@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.probe.acting import Acting
 from steadyrl.checker.probe.survey import Survey
+from steadyrl.checker.rules.telling import of_seen
 
 # With a discount of 0.99 a reward of 1e3 a step is a value of 1e5; a fresh value network says 0 and moves by some 1e-3
 # an update, and the square of its error is 1e10. Below 1e-4 a thousand steps pay less than the entropy bonus.
@@ -17,6 +19,7 @@ _ENOUGH = 200  # steps
 _MANY = 200  # episodes
 _SOME = 20
 _LONG = 5_000  # steps
+_SPARSE = 0.01  # of the steps
 
 
 @rule(
@@ -29,9 +32,7 @@ _LONG = 5_000  # steps
 )
 def not_finite(survey: Survey) -> Iterator[Found]:
     """Every reward is a number."""
-    seen = survey.values.get("reward-not-finite")
-    if seen is not None:
-        yield Found(f"The reward is {seen.what} {seen.place}.", seen.place.evidence | {"value": seen.what})
+    yield from of_seen(survey.values.get("reward-not-finite"), "The reward is {what} {place}.")
 
 
 @rule(
@@ -87,3 +88,43 @@ def constant(survey: Survey) -> Iterator[Found]:
         {"value": float(rewards[0])},
         severity="note" if rare else "",
     )
+
+
+@rule(
+    "SRL-REW-004",
+    "reward-constant",
+    "warning",
+    "acting",
+    "the reward does not follow from what is done",
+    "Let the reward depend on what the agent brings about.",
+    unless=("action-ignored", "nondeterministic"),
+)
+def not_earned(acting: Acting) -> Iterator[Found]:
+    """Episodes differ in their rewards, but policies do not, nor do they end otherwise."""
+    if acting.rewards is False:
+        yield Found(
+            f"{acting.policies} policies had the same rewards and ends from every start that was tried, though starts "
+            "differ.",
+            {"value": acting.policies},
+        )
+
+
+@rule(
+    "SRL-REW-005",
+    "reward-sparse",
+    "note",
+    "survey",
+    "few steps have a reward that is not the usual one",
+    "Reward progress as well, or expect to explore for long: hindsight, curiosity or demonstrations help.",
+)
+def sparse(survey: Survey) -> Iterator[Found]:
+    """All but a few steps are rewarded alike."""
+    rewards = np.array(survey.rewards)
+    if len(rewards) < 1_000:
+        return
+    values, counts = np.unique(rewards, return_counts=True)
+    others = len(rewards) - int(counts.max())
+    if 0 < others < _SPARSE * len(rewards):
+        yield Found(
+            f"{others} of {len(rewards)} steps had another reward than {values[counts.argmax()]:g}.", {"count": others}
+        )

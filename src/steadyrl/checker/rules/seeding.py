@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.probe.again import Again
 from steadyrl.checker.probe.repeat import Repeats
+from steadyrl.checker.probe.starting import Starting
 from steadyrl.checker.probe.survey import Survey
 from steadyrl.checker.probe.together import Together
-from steadyrl.checker.records import Processes
+from steadyrl.checker.rules.telling import of_split
 
+# What makes plays differ in ways that say nothing more.
+_CAUSES = ("seed-ignored", "global-rng", "instances-differ", "instances-interfere", "reset-mid-episode")
 _OWN = "Call super().reset(seed=seed) and draw from self.np_random alone."
 
 
@@ -24,10 +28,8 @@ _OWN = "Call super().reset(seed=seed) and draw from self.np_random alone."
 )
 def seed_ignored(repeats: Repeats) -> Iterator[Found]:
     """Twice the same seed, two starts."""
-    if repeats.cause == "seed" and repeats.split is not None:
-        yield Found(
-            f"The same seed {repeats.split.seed} gave two different starts: {repeats.split}.", repeats.split.evidence
-        )
+    if repeats.cause == "seed":
+        yield from of_split(repeats.split, "The same seed {seed} gave two different starts: {where}.")
 
 
 @rule(
@@ -63,11 +65,9 @@ def global_rng(repeats: Repeats) -> Iterator[Found]:
         name = min(drawn)[0]
         phases = sorted(phase for other, phase in drawn if other == name)
         yield Found(f"{' and '.join(phases)} moved the generator of {name}.", {"key": name, "phases": phases})
-    elif repeats.depends is not None:
-        yield Found(
-            f"Another state of the process's generators gave another course with the same seed: {repeats.depends}.",
-            repeats.depends.evidence,
-        )
+    else:
+        sentence = "Another state of the process's generators gave another course with the same seed: {where}."
+        yield from of_split(repeats.depends, sentence)
 
 
 @rule(
@@ -131,10 +131,8 @@ def nondeterministic(repeats: Repeats) -> Iterator[Found]:
 )
 def instances_differ(repeats: Repeats) -> Iterator[Found]:
     """Each instance repeats itself, but not another."""
-    if repeats.cause == "instance" and repeats.split is not None:
-        yield Found(
-            f"Two instances with the same seed {repeats.split.seed} differ: {repeats.split}.", repeats.split.evidence
-        )
+    if repeats.cause == "instance":
+        yield from of_split(repeats.split, "Two instances with the same seed {seed} differ: {where}.")
 
 
 @rule(
@@ -147,16 +145,13 @@ def instances_differ(repeats: Repeats) -> Iterator[Found]:
 )
 def reset_leak(repeats: Repeats) -> Iterator[Found]:
     """What came before shows."""
-    if repeats.cause == "history" and repeats.split is not None:
-        yield Found(
-            f"After earlier episodes the same seed {repeats.split.seed} gave another course: {repeats.split}.",
-            repeats.split.evidence,
-        )
-    elif repeats.cause is None and repeats.leak is not None:
-        yield Found(
+    if repeats.cause == "history":
+        yield from of_split(repeats.split, "After earlier episodes the same seed {seed} gave another course: {where}.")
+    elif repeats.cause is None:
+        yield from of_split(
+            repeats.leak,
             "After 25 steps, reset() without a seed began otherwise than without them, with the generator in the same "
-            f"state: {repeats.leak}.",
-            repeats.leak.evidence,
+            "state: {where}.",
         )
 
 
@@ -173,10 +168,8 @@ def instances_interfere(together: Together) -> Iterator[Found]:
     """An instance has a course of its own."""
     if together.same:
         yield Found("Making it twice gave one instance.", remedy="Make a new environment at each call.")
-    elif together.split is not None:
-        yield Found(
-            f"An instance took another course while another one was stepped: {together.split}.", together.split.evidence
-        )
+    else:
+        yield from of_split(together.split, "An instance took another course while another one was stepped: {where}.")
 
 
 @rule(
@@ -211,18 +204,16 @@ def shared_buffer(together: Together) -> Iterator[Found]:
     "SRL-SEED-011",
     "nondeterministic",
     "error",
-    "processes",
-    "same seed and actions, another course in a fresh process",
-    "Look for hash(), id(), sets of strings, the process id and the clock.",
-    unless=("seed-ignored", "global-rng", "instances-differ", "reset-leak", "reset-mid-episode"),
+    "starting",
+    "same seed and actions, another course in a process that was started for it",
+    "Look for hash(), id(), sets of strings, the process id, the clock, and counters on classes.",
+    unless=(*_CAUSES, "reset-leak"),
 )
-def process_differs(processes: Processes) -> Iterator[Found]:
-    """A new process, with another hash seed, repeats the course."""
-    if processes.split is not None:
-        yield Found(
-            f"In a fresh process the same seed {processes.split.seed} gave another course: {processes.split}.",
-            processes.split.evidence,
-        )
+def process_differs(starting: Starting) -> Iterator[Found]:
+    """A process started by fork, spawn or forkserver repeats the course, whatever its hash seed."""
+    for method, where in list(starting.differs.items())[:1]:
+        sentence = f"In a process started by {method} the same seed {{seed}} gave another course: {{where}}."
+        yield from of_split(where, sentence, key=method)
 
 
 @rule(
@@ -237,3 +228,37 @@ def episodes_repeat(repeats: Repeats) -> Iterator[Found]:
     """Seeds make a difference to the start, but unseeded resets all start alike."""
     if repeats.reseeds:
         yield Found("Four resets without a seed started alike, while seeds give different starts.")
+
+
+@rule(
+    "SRL-SEED-014",
+    "reset-leak",
+    "error",
+    "again",
+    "an episode after many others is not that of a fresh instance",
+    "Set everything that an episode changes in reset(), counters of episodes and steps included.",
+    unless=(*_CAUSES, "nondeterministic"),
+)
+def late_leak(again: Again) -> Iterator[Found]:
+    """The same seed and actions after a long life, and in two instances that have none."""
+    sentence = (
+        f"After {again.before} episodes the seed {{seed}} with the same actions gave another course than in fresh "
+        "instances: {where}."
+    )
+    yield from of_split(again.leak, sentence, episodes=again.before)
+
+
+@rule(
+    "SRL-SEED-015",
+    "nondeterministic",
+    "error",
+    "again",
+    "same seed and actions, another course later",
+    "Look for the clock, for unseeded generators, and for what other processes change.",
+    unless=(*_CAUSES, "reset-leak"),
+)
+def differs_later(again: Again) -> Iterator[Found]:
+    """Episodes by other policies, and the first one some seconds later with Python's clock set ahead."""
+    when = "" if again.chance is not None else " some seconds later, with the clock set ahead"
+    sentence = f"The same seed {{seed}} and actions gave another course{when}: {{where}}."
+    yield from of_split(again.chance or again.later, sentence)

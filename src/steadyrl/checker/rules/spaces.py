@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
@@ -129,13 +131,38 @@ def obs_unbounded(facts: Facts) -> Iterator[Found]:
         yield Found(f"The observation space{f' at {where}' if where else ''} is not bounded.", {"key": where})
 
 
-def boxes(space: object, key: str = "") -> Iterator[tuple[str, spaces.Box]]:
-    """Every Box in a space, with its key."""
-    if isinstance(space, spaces.Box):
-        yield key, space
-    elif isinstance(space, spaces.Dict):
+@rule(
+    "SRL-SPC-009",
+    "space-empty",
+    "error",
+    "facts",
+    "a space, or a part of one, holds no numbers at all",
+    "Leave the part out of the space; an environment without anything to observe or to do has one constant entry.",
+)
+def space_empty(facts: Facts) -> Iterator[Found]:
+    """A shape with a 0 in it, or a Dict or Tuple without parts: networks and buffers have nothing to hold."""
+    for name, space in (("observation_space", facts.observation), ("action_space", facts.action)):
+        for key, leaf in leaves(space):
+            if isinstance(leaf, spaces.Dict | spaces.Tuple):
+                yield Found(f"{name}{key} has no parts.", {"key": f"{name}{key}"})
+            elif leaf.shape is not None and 0 in leaf.shape:
+                yield Found(f"{name}{key} has shape {leaf.shape}.", {"key": f"{name}{key}", "value": str(leaf.shape)})
+
+
+def leaves(space: object, key: str = "") -> Iterator[tuple[str, gym.Space[Any]]]:
+    """Every part of a space that has no parts of its own, with its key."""
+    if isinstance(space, spaces.Dict) and space.spaces:
         for name, part in space.spaces.items():
-            yield from boxes(part, f"{key}[{name!r}]")
-    elif isinstance(space, spaces.Tuple):
+            yield from leaves(part, f"{key}[{name!r}]")
+    elif isinstance(space, spaces.Tuple) and space.spaces:
         for i, part in enumerate(space.spaces):
-            yield from boxes(part, f"{key}[{i}]")
+            yield from leaves(part, f"{key}[{i}]")
+    elif isinstance(space, gym.Space):
+        yield key, space
+
+
+def boxes(space: object) -> Iterator[tuple[str, spaces.Box]]:
+    """Every Box in a space that holds numbers, with its key."""
+    for key, leaf in leaves(space):
+        if isinstance(leaf, spaces.Box) and leaf.low.size:
+            yield key, leaf

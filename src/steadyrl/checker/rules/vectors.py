@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from steadyrl.checker.finding import Found, rule
+from steadyrl.checker.finding import ANY, Found, rule
+from steadyrl.checker.probe.batched import Batched
 from steadyrl.checker.probe.vectors import Vectors
 
 
@@ -183,3 +184,26 @@ def own_seeds(vectors: Vectors) -> Iterator[Found]:
         yield Found(
             "The vector version starts otherwise than single environments with the same seeds; it was not compared."
         )
+
+
+@rule(
+    "SRL-VEC-012",
+    "vectorize-fails",
+    "error",
+    "batched",
+    "several instances in one of Gymnasium's vectors do not do what each does alone",
+    "Keep state and buffers on the instance, and infos and observations in one form: vectors put them into arrays.",
+    unless=(ANY,),
+)
+def vectorized(batched: Batched) -> Iterator[Found]:
+    """SyncVectorEnv in each autoreset mode and AsyncVectorEnv, beside instances that are stepped one by one."""
+    for name, seen in batched.seen.items():
+        unlike = seen.unlike or seen.final
+        if seen.raised is not None:
+            what = f"{seen.raised.phase}() raised {seen.raised.error}"
+        elif unlike is not None:
+            what = f"in step {unlike.step} of environment {unlike.row}, {unlike.what}"
+        else:
+            continue
+        yield Found(f"Put together by {name}: {what}.", {"key": name, "value": what})
+        return
