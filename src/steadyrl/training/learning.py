@@ -30,6 +30,7 @@ from steadyrl.training.events import EvaluationEnded, Event, EventStream, Listen
 from steadyrl.training.failing import FailureFiles
 from steadyrl.training.failures import Failures
 from steadyrl.training.generators import global_generators_kept
+from steadyrl.training.history import history_of
 from steadyrl.training.inventory import inventory
 from steadyrl.training.logging import RunWriter
 from steadyrl.training.playing import Filmed
@@ -161,6 +162,7 @@ class Learning:
                     self.total,
                     folder.path if folder else None,
                     setup.to_json(),
+                    None if folder is None or resumed is None else history_of(folder.path),
                 )
             )
             self._choose_compiling(folder)
