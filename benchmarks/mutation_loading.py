@@ -11,7 +11,7 @@ from mutation import TARGETS, main
 
 _SRC, _TESTS = "src/steadyrl/", "tests/training/test_"
 _PARTS = (
-    "durable", "checkpoint", "chunks", "lock", "history", "state_limits", "loading", "crash_safe", "saver_edges", "copies"
+    "durable", "checkpoint", "chunks", "lock", "state_limits", "loading", "crash_safe", "saver_edges", "copies"
 )  # fmt: skip
 TARGETS |= {
     "loading": (

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import steadyrl as srl
 from steadyrl import bundle
 from steadyrl.config import from_json
@@ -57,15 +59,21 @@ def targets(work: Work, folder: Path) -> dict[str, Target]:
     return {**_bundles(), **_checkpoints(work, run), **_records(run), **_failures(folder)}
 
 
-def _file(path: Path, read: Callable[[], object]) -> dict[str, Callable[..., object]]:
-    """Of a target: puts the content into a file and reads; at the end there is again what there was."""
+def _file(
+    path: Path,
+    mutate: Callable[[random.Random], bytes],
+    read: Callable[[], object],
+    share: int,
+    refusals: tuple[type[Exception], ...] = (UserError,),
+) -> Target:
+    """Puts the content into a file and reads; at the end there is again what there was."""
     before = path.read_bytes()
 
     def act(data: bytes) -> None:
         path.write_bytes(data)
         read()
 
-    return {"read": act, "end": lambda: path.write_bytes(before)}
+    return Target(mutate, act, refusals, share, lambda: path.write_bytes(before))
 
 
 def _bundles() -> dict[str, Target]:
@@ -120,7 +128,7 @@ def _checkpoints(work: Work, run: Path) -> dict[str, Target]:
     replay: Replay = work.agent.loop.replay  # type: ignore[attr-defined]
     chunk = sorted(named_chunks(json.loads(index)))[0]
     content = (store.folder / chunk).read_bytes()
-    damaged: dict[str, Any] = {"refusals": (DamagedError,)}
+    damaged = (DamagedError,)
 
     def look() -> None:
         store.check(named_chunks(verify(folder)))
@@ -131,27 +139,29 @@ def _checkpoints(work: Work, run: Path) -> dict[str, Target]:
         if isinstance(described, dict):
             read_rings(described, store, replay)
 
+    def fetched() -> None:
+        store.get(chunk, len(content))
+
     def stated() -> None:
         read_state(folder)
 
+    def sealed(draw: random.Random) -> bytes:
+        return _sealed(_finite(mutated_tree(unsealed, draw)))
+
     return {
-        "index": Target(lambda draw: mutated_json(index, draw), **_file(folder / INDEX, look), **damaged, share=20),
-        "index, sealed": Target(
-            lambda draw: _sealed(_finite(mutated_tree(unsealed, draw))),
-            **_file(folder / INDEX, look),
-            **damaged,
-            share=10,
-        ),
-        "rings": Target(lambda draw: _dict(mutated_tree(about, draw)), rings, **damaged, share=10),
-        "state": Target(lambda draw: mutated_json(state, draw), **_file(folder / STATE, stated), **damaged, share=10),
-        "arrays": Target(lambda draw: _tensors(arrays, draw), **_file(folder / ARRAYS, stated), **damaged, share=10),
-        "chunk": Target(
+        "index": _file(folder / INDEX, lambda draw: mutated_json(index, draw), look, 20, damaged),
+        "index, sealed": _file(folder / INDEX, sealed, look, 10, damaged),
+        "rings": Target(lambda draw: _dict(mutated_tree(about, draw)), rings, damaged, 10),
+        "state": _file(folder / STATE, lambda draw: mutated_json(state, draw), stated, 10, damaged),
+        "arrays": _file(folder / ARRAYS, lambda draw: _tensors(arrays, draw), stated, 10, damaged),
+        "chunk": _file(
+            store.folder / chunk,
             lambda draw: mutated(content, draw),
-            **_file(store.folder / chunk, lambda: store.get(chunk, len(content))),
-            **damaged,
-            share=5,
+            lambda: store.get(chunk, len(content)),
+            5,
+            damaged,
         ),
-    }  # fmt: skip
+    }
 
 
 def _finite(tree: Any) -> dict[str, Any]:
@@ -171,11 +181,10 @@ def _records(run: Path) -> dict[str, Target]:
 
     def changes() -> None:
         """With what is the same each time looked up once: it takes longer than all the rest."""
-        sources.code_hashes, resuming.computing_facts = hashes, facts
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sources, "code_hashes", hashes)
+            patch.setattr(resuming, "computing_facts", facts)
             differences(RunFolder.open(run), now)
-        finally:
-            sources.code_hashes, resuming.computing_facts = code_hashes, computing_facts
 
     def configured() -> None:
         srl.Run.open(run).summary()
@@ -197,19 +206,11 @@ def _records(run: Path) -> dict[str, Target]:
         first_difference(run, other)
 
     return {
-        "config.json": Target(
-            lambda draw: mutated_json(config, draw), **_file(run / "config.json", configured), share=10
-        ),
-        "manifest.json": Target(
-            lambda draw: mutated_json(manifest, draw), **_file(run / "manifest.json", manifested), share=10
-        ),
-        "code.json": Target(lambda draw: mutated_json(code, draw), **_file(run / CODE, changes), share=2),
-        "episodes.jsonl": Target(
-            lambda draw: mutated_lines(episodes, draw), **_file(run / "episodes.jsonl", logged), share=2
-        ),
-        "metrics.jsonl": Target(
-            lambda draw: mutated_lines(metrics, draw), **_file(run / "metrics.jsonl", measured), share=2
-        ),
+        "config.json": _file(run / "config.json", lambda draw: mutated_json(config, draw), configured, 10),
+        "manifest.json": _file(run / "manifest.json", lambda draw: mutated_json(manifest, draw), manifested, 10),
+        "code.json": _file(run / CODE, lambda draw: mutated_json(code, draw), changes, 2),
+        "episodes.jsonl": _file(run / "episodes.jsonl", lambda draw: mutated_lines(episodes, draw), logged, 2),
+        "metrics.jsonl": _file(run / "metrics.jsonl", lambda draw: mutated_lines(metrics, draw), measured, 2),
     }
 
 
@@ -217,5 +218,4 @@ def _failures(folder: Path) -> dict[str, Target]:
     failure = Failure(0, None, "step", 2, 3, {"a": (1, 2)}, None, [0, 1], True, "ValueError: x", "Traceback")
     path = failures.write(folder / "failures", failure, failures.Origin("X-v0", "X-v0", {"b": 1.5}, None))
     text = path.read_bytes()
-    read = _file(path, lambda: failures.read(path))
-    return {"failure": Target(lambda draw: mutated_json(text, draw), **read, share=30)}
+    return {"failure": _file(path, lambda draw: mutated_json(text, draw), lambda: failures.read(path), 30)}

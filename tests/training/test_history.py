@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,8 @@ EVALS = [
 
 def written(run: Path) -> Path:
     writer = RunWriter(run, tensorboard=False)
-    for event in [*EPISODES, *EVALS]:
+    events: list[Event] = [*EPISODES, *EVALS]
+    for event in events:
         writer(event)
     writer.close()
     return run
@@ -105,7 +107,7 @@ def stop_at(step: int) -> Callable[[Event], bool | None]:
 
 @pytest.mark.parametrize("algo", ["ppo", "dqn"])
 def test_a_view_of_the_second_half_ends_like_one_of_the_whole(algo: str, tmp_path: Path) -> None:
-    given = {"ppo": {"n_steps": 32}, "dqn": {"learning_starts": 64, "batch_size": 16}}[algo]
+    given: dict[str, Any] = {"ppo": {"n_steps": 32}, "dqn": {"learning_starts": 64, "batch_size": 16}}[algo]
 
     def train(name: str, *listeners: Callable[[Event], bool | None]) -> Run:
         return srl.train(

@@ -236,21 +236,21 @@ def read_rings(described: Mapping[str, Any], store: ChunkStore, replay: Replay) 
         DamagedError: a chunk is missing or damaged, they are no rings of this replay, or a transition that counts holds
             a number that is not finite.
     """
-    rings: State = {}
+    read: dict[str, npt.NDArray[Any]] = {}
     odd: list[tuple[str, slice]] = []
     if described.keys() != replay.rings.keys():
         raise DamagedError("its index does not describe the replay of this configuration")
     for name, own in replay.rings.items():
         with suppress(KeyError, TypeError):
             ring, places = _read(described[name], store, own, len(own))
-            rings[name] = ring.copy() if name == "valid" else ring  # which `load_state_dict` clears before it copies
+            read[name] = ring.copy() if name == "valid" else ring  # which `load_state_dict` clears before it copies
             odd += [(name, place) for place in places]
-        if name not in rings:
+        if name not in read:
             raise DamagedError(f"its index does not describe the replay's '{name}' rightly")
     for name, place in odd:
-        if _matters(rings[name][place], rings["valid"][place]):
+        if _matters(read[name][place], read["valid"][place]):
             raise DamagedError(f"the replay's '{name}' holds numbers that are not finite")
-    return rings
+    return {**read}
 
 
 def _read(
