@@ -24,8 +24,8 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (
             "latest",
-            f"which has a checkpoint of step 40. Let it go on to its end: steadyrl resume {RUN}; "
-            f"or take a checkpoint: steadyrl %s {RUN} --checkpoint 40.",
+            f"which has a checkpoint of step 40. Take one: steadyrl %s {RUN} --checkpoint 40. "
+            f"Or let the run go on to its end: steadyrl resume {RUN}.",
         ),
         (RUN, "Choose one of: 40. Or let the run go on to its end: steadyrl resume %s."),
     ],

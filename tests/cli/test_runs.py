@@ -74,10 +74,12 @@ def test_a_killed_run_names_its_checkpoints_and_how_it_goes_on(steps: Iterable[i
     with pytest.raises(UserError) as caught:
         find_run("latest", "record", lambda run: False)
     assert caught.value.message.endswith(f"the newest is runs/E/ppo/a b (running), which has {named}.")
-    assert caught.value.remedy == (
-        "Let it go on to its end: steadyrl resume 'runs/E/ppo/a b'; "
-        f"or take a checkpoint: steadyrl record 'runs/E/ppo/a b' --checkpoint {max(steps)}."
-    )
+    take = f"Take one: steadyrl record 'runs/E/ppo/a b' --checkpoint {max(steps)}."
+    assert caught.value.remedy == take  # policies alone cannot be resumed
+    (run / "checkpoints" / "step_300" / "state.json").touch()
+    with pytest.raises(UserError) as caught:
+        find_run("latest", "record", lambda run: False)
+    assert caught.value.remedy == f"{take} Or let the run go on to its end: steadyrl resume 'runs/E/ppo/a b'."
 
 
 def test_a_folder_of_another_program_is_no_run(here: Path) -> None:

@@ -20,6 +20,11 @@ from steadyrl.training.state_limits import MAX_DEPTH, require_readable
 from support.checkpoints import SESSION, Work, files, found
 
 
+def test_limits_are_those_that_the_pages_tell_and_that_were_measured() -> None:
+    assert (state_limits.MAX_STATE, MAX_DEPTH) == (256 << 20, 200)
+    assert (chunks.CHUNK_BYTES, chunks.CHUNK_BYTES_MOST, chunks.MOST_COPIED) == (4 << 20, 1 << 30, 512 << 20)
+
+
 def nested(depth: int, kind: type) -> Any:
     """Values of which the innermost, a number, lies so many levels below."""
     value: Any = 1

@@ -15,6 +15,7 @@ from steadyrl.errors import UserError
 
 _MARKS = ("config.json", "manifest.json")
 _DEPTH = 5  # levels below a folder that are searched: a run lies four below the one where it was started
+_STATE = "checkpoints/step_*/state.json"  # what a training goes on from; a saved policy lacks it
 _MOST_NAMED = 5  # checkpoints of a run that an error names
 
 
@@ -90,11 +91,11 @@ def _no_agent(path: Path, run: Path, command: str) -> UserError:
     if not steps:
         return UserError(f"{text}.", remedy="Name another --checkpoint, or train again.", code="not-a-run")
     place = shlex.quote(str(run))
+    go_on = f" Or let the run go on to its end: steadyrl resume {place}." if any(run.glob(_STATE)) else ""
     named = ", ".join(map(str, steps if len(steps) <= _MOST_NAMED else ["...", *steps[-_MOST_NAMED:]]))
     return UserError(
         f"{text}, which has {'a checkpoint of step' if len(steps) == 1 else 'checkpoints of the steps'} {named}.",
-        remedy=f"Let it go on to its end: steadyrl resume {place}; "
-        f"or take a checkpoint: steadyrl {command} {place} --checkpoint {steps[-1]}.",
+        remedy=f"Take one: steadyrl {command} {place} --checkpoint {steps[-1]}.{go_on}",
         code="not-a-run",
     )
 

@@ -272,7 +272,7 @@ def find_checkpoint(checkpoints: Path, which: str, say: Callable[[str], None] = 
         say(f"The checkpoint {folder} is damaged, so it is passed over.")
     there = [name for name in ("final", "best") if (checkpoints / name).is_dir()] + [str(step) for step in steps]
     remedy = f"Choose one of: {', '.join(there)}." if there else "The run saved none: train again."
-    if steps and "final" not in there:
+    if "final" not in there and any(checkpoints.glob("step_*/state.json")):
         run = shlex.quote(str(checkpoints.parent))
         remedy += f" Or let the run go on to its end: steadyrl resume {run}."
     raise UserError(f"{checkpoints} holds no whole checkpoint '{which}'.", remedy=remedy, code="no-such-checkpoint")
