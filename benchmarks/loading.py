@@ -1,11 +1,11 @@
 """What loading refuses: the whole hostile corpus of bundles and checkpoints, and mutated files, with times and memory.
 
-    python benchmarks/loading.py [--every 1] [--cases 100000] [--seed 0] [--output benchmarks/results/loading.json]
+    python benchmarks/loading.py [bundles] [checkpoints] [mutated_files] [--every 1] [--cases 1000000] [--minutes 60]
 
 Each hostile bundle and each `--every`-th checkpoint has to be refused by an error that names it, without a file written
 elsewhere, a module imported or memory beyond twice its size and 50 MB; then so many mutated files are given to their
-readers, of which only our error may come. Anything else ends this script with the case. Times depend on the machine and
-are told, not judged.
+readers, of which only our error may come. Anything else ends this script with the case. After `--minutes` no further
+mutated files are made; the result tells how many there were. Times depend on the machine and are told, not judged.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -30,7 +31,8 @@ from steadyrl.bundle import read_bundle  # noqa: E402
 from steadyrl.errors import RunFailedError, UserError  # noqa: E402
 from steadyrl.training.provenance import provenance  # noqa: E402
 from support.checkpoints import SESSION, Work  # noqa: E402
-from support.fuzz_targets import fuzz, targets  # noqa: E402
+from support.fuzz_run import fuzz  # noqa: E402
+from support.fuzz_targets import targets  # noqa: E402
 from support.hostile import Hostile, Seen, watched  # noqa: E402
 from support.hostile_bundles import bundles  # noqa: E402
 from support.hostile_checkpoints import STEP, checkpoints  # noqa: E402
@@ -91,14 +93,38 @@ def summary(found: Iterable[Seen]) -> dict[str, Any]:
     }
 
 
+def fuzzed(work: Work, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    start = time.perf_counter()
+    counts = fuzz(
+        targets(work, folder),
+        options.cases,
+        options.seed,
+        seconds=60 * options.minutes,
+        say=lambda text: print(text, flush=True),
+    )
+    return {
+        "cases": sum(count.cases for count in counts.values()),
+        "seed": options.seed,
+        "seconds": round(time.perf_counter() - start),
+        "other_errors": 0,
+        "readers": {name: asdict(count) for name, count in counts.items()},
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = ["bundles", "checkpoints", "mutated_files"]
+    parser.add_argument("parts", nargs="*", choices=[*names, []], default=names)
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--cases", type=int, default=1_000_000)
+    parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=RESULTS / "loading.json")
+    parser.add_argument("--output", type=Path, default=RESULTS / "loading.json", help="other parts in it are kept")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # of numbers that leave their range, as mutated configurations have them
+    document: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
+    facts = provenance(Path.cwd())
+    machine = {key: value for key, value in facts.items() if key in ("cpu", "python", "git")}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for part in ("work", "bundles", "checkpoints", "fuzz"):
@@ -109,22 +135,18 @@ def main() -> None:
         shutil.rmtree(work.run / "checkpoints" / "step_80")
         for _ in range(2):  # what is imported at first use is, and the good one is taken
             srl.resume(work.copy(folder / f"good{_}"), 122, say=lambda notice: None)
-        document: dict[str, Any] = {"bundles": summary(refused_bundles(folder / "bundles"))}
-        cases = refused_checkpoints(folder / "checkpoints", work.run, options.every)
-        document["checkpoints"] = {"every": options.every, **summary(cases)}
-        work.run = whole
-        counts = fuzz(targets(work, folder / "fuzz"), options.cases, options.seed) if options.cases else {}
-        document["mutated_files"] = {
-            "cases": sum(count.refused + count.taken for count in counts.values()),
-            "seed": options.seed,
-            "other_errors": 0,
-            "readers": {name: asdict(count) for name, count in counts.items()},
-        }
-    document["machine"] = {
-        key: value for key, value in provenance(Path.cwd()).items() if key in ("cpu", "python", "git")
-    }
-    options.output.write_text(json.dumps(document, indent=1) + "\n")
-    print(json.dumps({name: document[name] for name in ("bundles", "checkpoints")}))
+        for part in options.parts:
+            if part == "bundles":
+                found = summary(refused_bundles(folder / "bundles"))
+            elif part == "checkpoints":
+                cases = refused_checkpoints(folder / "checkpoints", work.run, options.every)
+                found = {"every": options.every, **summary(cases)}
+            else:
+                work.run = whole
+                found = fuzzed(work, folder / "fuzz", options)
+            document[part] = found | {"machine": machine}
+            options.output.write_text(json.dumps(document, indent=1) + "\n")
+            print(json.dumps({part: {key: value for key, value in found.items() if key != "readers"}}), flush=True)
 
 
 if __name__ == "__main__":

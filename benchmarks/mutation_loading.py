@@ -10,7 +10,9 @@ from __future__ import annotations
 from mutation import TARGETS, main
 
 _SRC, _TESTS = "src/steadyrl/", "tests/training/test_"
-_PARTS = ("durable", "checkpoint", "chunks", "lock", "loading", "crash_safe", "saver_edges", "copies")
+_PARTS = (
+    "durable", "checkpoint", "chunks", "lock", "state_limits", "loading", "crash_safe", "saver_edges", "copies"
+)  # fmt: skip
 TARGETS |= {
     "loading": (
         [f"{_SRC}{name}.py" for name in ("strict_json", "strict_tensors", "bundle")],
@@ -23,7 +25,7 @@ TARGETS |= {
     ),
     "checkpoints": (
         [f"{_SRC}training/{name}.py" for name in (
-            "durable", "checkpoint", "chunks", "lock", "state", "saving", "resuming"
+            "durable", "checkpoint", "chunks", "lock", "state", "state_limits", "saving", "resuming"
         )],
         [*(f"{_TESTS}{name}.py" for name in _PARTS), "tests/faults/test_damage.py"],
     ),

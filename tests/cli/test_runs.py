@@ -1,5 +1,6 @@
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,29 @@ def test_runs_without_an_agent_do_not_win_and_are_named(here: Path) -> None:
     with pytest.raises(UserError, match=r"newest is runs/E/ppo/b3 \(failed\)"):
         find_run("latest", "eval", lambda run: False)
     assert find_run("runs/E/ppo/b3", "eval", lambda run: False) == Found(Path("runs/E/ppo/b3"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "named"),
+    [
+        ((300,), "a checkpoint of step 300"),
+        ((300, 450, 1000), "checkpoints of the steps 300, 450, 1000"),
+        (range(100, 701, 100), "checkpoints of the steps ..., 300, 400, 500, 600, 700"),
+    ],
+)
+def test_a_killed_run_names_its_checkpoints_and_how_it_goes_on(steps: Iterable[int], named: str, here: Path) -> None:
+    run = make_run(Path("runs/E/ppo/a b"), status="running")
+    for step in steps:
+        (run / "checkpoints" / f"step_{step}").mkdir(parents=True)
+    with pytest.raises(UserError) as caught:
+        find_run("latest", "record", lambda run: False)
+    assert caught.value.message.endswith(f"the newest is runs/E/ppo/a b (running), which has {named}.")
+    take = f"Take one: steadyrl record 'runs/E/ppo/a b' --checkpoint {max(steps)}."
+    assert caught.value.remedy == take  # policies alone cannot be resumed
+    (run / "checkpoints" / "step_300" / "state.json").touch()
+    with pytest.raises(UserError) as caught:
+        find_run("latest", "record", lambda run: False)
+    assert caught.value.remedy == f"{take} Or let the run go on to its end: steadyrl resume 'runs/E/ppo/a b'."
 
 
 def test_a_folder_of_another_program_is_no_run(here: Path) -> None:

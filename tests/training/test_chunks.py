@@ -136,3 +136,28 @@ def test_a_description_that_does_not_fit_is_refused(change: dict[str, Any], tmp_
     del described["rewards"]
     with pytest.raises(DamagedError, match="replay of this configuration"):
         read_rings(described, store, make())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", [0, 11, 12])  # in the first chunk, in the last one, in one that is not yet full
+def test_numbers_that_are_not_finite_are_refused_where_they_count(
+    row: int, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a file that somebody made with its checksums; what this library writes holds none."""
+    monkeypatch.setattr(ReplayCapture, "_require_finite", lambda *args: None)
+    replay, store = make(), ChunkStore(tmp_path / "chunks")
+    fill(replay, 13)
+    name = next(name for name in replay.rings if name.startswith("next_obs/") and replay.rings[name].dtype.kind == "f")
+    for ring in ("rewards", name):
+        kept = replay.rings[ring].copy()
+        replay.rings[ring][row, 1] = value
+        described = ReplayCapture(replay).store(ReplayCapture(replay).take(store), store)
+        with pytest.raises(DamagedError, match=f"the replay's '{ring}' holds numbers that are not finite"):
+            read_rings(described, store, make())
+        replay.rings["valid"][row, 1] = False
+        described = ReplayCapture(replay).store(ReplayCapture(replay).take(store), store)
+        assert np.isfinite(read_rings(described, store, make())[ring]).sum() < replay.rings[ring][:13].size
+        replay.rings["valid"][row, 1] = True
+        replay.rings[ring][...] = kept
+    described = ReplayCapture(replay).store(ReplayCapture(replay).take(store), store)
+    read_rings(described, store, make())

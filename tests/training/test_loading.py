@@ -168,7 +168,8 @@ def test_a_link_is_no_checkpoint(run: Path) -> None:
     with pytest.raises(UserError, match=r"holds no whole checkpoint 'step_40'\.") as caught:
         find_checkpoint(run / "checkpoints", "step_40", said.append)
     assert said == [f"The checkpoint {run / 'checkpoints' / 'step_40'} is damaged, so it is passed over."]
-    assert caught.value.remedy == "Choose one of: 40."
+    go_on = f"Or let the run go on to its end: steadyrl resume {run}."
+    assert caught.value.remedy == f"Choose one of: 40. {go_on}"
 
 
 # The state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from steadyrl.errors import UserError
 
 _MARKS = ("config.json", "manifest.json")
 _DEPTH = 5  # levels below a folder that are searched: a run lies four below the one where it was started
+_STATE = "checkpoints/step_*/state.json"  # what a training goes on from; a saved policy lacks it
+_MOST_NAMED = 5  # checkpoints of a run that an error names
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,7 @@ def find_run(word: str | None, command: str, usable: Callable[[Path], bool] = la
         if usable(run):
             note = f"Passed over {_counted(skipped)} without a usable agent; taken: {run}." if skipped else ""
             return Found(run, note)
-    raise UserError(
-        f"No run below {path} has the agent that is asked for; the newest is {runs[0]} ({_status(runs[0])}).",
-        remedy="Name another --checkpoint, or train again.",
-        code="not-a-run",
-    )
+    raise _no_agent(path, runs[0], command)
 
 
 def runs_below(word: str | None, command: str) -> list[Path]:
@@ -81,6 +80,24 @@ def runs_below(word: str | None, command: str) -> list[Path]:
     if not runs:
         raise UserError(f"No run lies below {path}.", remedy=_suggestion(command), code="not-a-run")
     return runs
+
+
+def _no_agent(path: Path, run: Path, command: str) -> UserError:
+    """The error where no run has the agent: what the newest one has instead, as a killed run has its checkpoints."""
+    from steadyrl.training.checkpoint import steps_in
+
+    text = f"No run below {path} has the agent that is asked for; the newest is {run} ({_status(run)})"
+    steps = [*steps_in(run / "checkpoints")]
+    if not steps:
+        return UserError(f"{text}.", remedy="Name another --checkpoint, or train again.", code="not-a-run")
+    place = shlex.quote(str(run))
+    go_on = f" Or let the run go on to its end: steadyrl resume {place}." if any(run.glob(_STATE)) else ""
+    named = ", ".join(map(str, steps if len(steps) <= _MOST_NAMED else ["...", *steps[-_MOST_NAMED:]]))
+    return UserError(
+        f"{text}, which has {'a checkpoint of step' if len(steps) == 1 else 'checkpoints of the steps'} {named}.",
+        remedy=f"Take one: steadyrl {command} {place} --checkpoint {steps[-1]}.{go_on}",
+        code="not-a-run",
+    )
 
 
 def _counted(runs: int) -> str:

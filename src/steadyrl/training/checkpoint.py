@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -270,11 +271,11 @@ def find_checkpoint(checkpoints: Path, which: str, say: Callable[[str], None] = 
             return folder / POLICY
         say(f"The checkpoint {folder} is damaged, so it is passed over.")
     there = [name for name in ("final", "best") if (checkpoints / name).is_dir()] + [str(step) for step in steps]
-    raise UserError(
-        f"{checkpoints} holds no whole checkpoint '{which}'.",
-        remedy=f"Choose one of: {', '.join(there)}." if there else "The run saved none: train again.",
-        code="no-such-checkpoint",
-    )
+    remedy = f"Choose one of: {', '.join(there)}." if there else "The run saved none: train again."
+    if "final" not in there and any(checkpoints.glob("step_*/state.json")):
+        run = shlex.quote(str(checkpoints.parent))
+        remedy += f" Or let the run go on to its end: steadyrl resume {run}."
+    raise UserError(f"{checkpoints} holds no whole checkpoint '{which}'.", remedy=remedy, code="no-such-checkpoint")
 
 
 def newest_whole(checkpoints: Path) -> Iterator[tuple[Path, dict[str, Any] | DamagedError]]:

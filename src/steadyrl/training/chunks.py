@@ -168,13 +168,8 @@ class ReplayCapture:
         return layouts
 
     def _require_finite(self, name: str, array: npt.NDArray[Any], start: int, rows: int) -> None:
-        if array.dtype.kind != "f":
-            return
-        part = array[start : start + rows]
-        if np.isfinite(part).all():
-            return
-        counts = self._replay.rings["valid"][start : start + rows]
-        if part.shape[:2] != counts.shape or not np.isfinite(part[counts]).all():
+        part, counts = (ring[start : start + rows] for ring in (array, self._replay.rings["valid"]))
+        if not _is_finite(part) and _matters(part, counts):
             raise NonFiniteError(
                 f"The checkpoint's replay '{name}' would hold numbers that are not finite, so it is not written.",
                 remedy="Go on from the one before it, and look at what the environment gave.",
@@ -209,6 +204,15 @@ class ReplayCapture:
         return described
 
 
+def _is_finite(part: npt.NDArray[Any]) -> bool:
+    return part.dtype.kind != "f" or bool(np.isfinite(part).all())
+
+
+def _matters(part: npt.NDArray[Any], counts: npt.NDArray[np.bool_]) -> bool:
+    """Whether rows that count hold what is not finite; `counts` [rows, N] says which do."""
+    return part.shape[:2] != counts.shape or not np.isfinite(part[counts]).all()
+
+
 def named_chunks(index: Mapping[str, Any]) -> set[str]:
     """The chunks that a checkpoint needs.
 
@@ -229,29 +233,40 @@ def read_rings(described: Mapping[str, Any], store: ChunkStore, replay: Replay) 
     """The rings of a checkpoint, for `Replay.load_state_dict`, read into the replay's own memory.
 
     Raises:
-        DamagedError: a chunk is missing or damaged, or they are no rings of this replay.
+        DamagedError: a chunk is missing or damaged, they are no rings of this replay, or a transition that counts holds
+            a number that is not finite.
     """
-    rings: State = {}
+    read: dict[str, npt.NDArray[Any]] = {}
+    odd: list[tuple[str, slice]] = []
     if described.keys() != replay.rings.keys():
         raise DamagedError("its index does not describe the replay of this configuration")
     for name, own in replay.rings.items():
         with suppress(KeyError, TypeError):
-            ring = _read(described[name], store, own, len(own))
-            rings[name] = ring.copy() if name == "valid" else ring  # which `load_state_dict` clears before it copies
-        if name not in rings:
+            ring, places = _read(described[name], store, own, len(own))
+            read[name] = ring.copy() if name == "valid" else ring  # which `load_state_dict` clears before it copies
+            odd += [(name, place) for place in places]
+        if name not in read:
             raise DamagedError(f"its index does not describe the replay's '{name}' rightly")
-    return rings
+    for name, place in odd:
+        if _matters(read[name][place], read["valid"][place]):
+            raise DamagedError(f"the replay's '{name}' holds numbers that are not finite")
+    return {**read}
 
 
-def _read(facts: Mapping[str, Any], store: ChunkStore, own: npt.NDArray[Any], most: int) -> npt.NDArray[Any]:
-    """One ring; KeyError where the facts do not fit it."""
+def _read(
+    facts: Mapping[str, Any], store: ChunkStore, own: npt.NDArray[Any], most: int
+) -> tuple[npt.NDArray[Any], list[slice]]:
+    """One ring, and which rows of it hold numbers that are not finite; KeyError where the facts do not fit it."""
     rows, chunk_rows, names = facts["rows"], facts["chunk_rows"], facts["chunks"]
     fits = facts["dtype"] == str(own.dtype) and tuple(facts["row"]) == own.shape[1:]
     fits &= type(rows) is int and type(chunk_rows) is int and 0 <= rows <= most and 0 < chunk_rows < 1 << 40
     if not fits or len(names) != math.ceil(rows / chunk_rows) or not all(map(_NAME.fullmatch, names)):
         raise KeyError
-    array = own[:rows]
+    array, odd = own[:rows], []
     for i, name in enumerate(names):
-        part = array[i * chunk_rows : (i + 1) * chunk_rows]
+        place = slice(i * chunk_rows, (i + 1) * chunk_rows)
+        part = array[place]
         part[:] = np.frombuffer(store.get(name, part.nbytes), dtype=own.dtype).reshape(part.shape)
-    return array
+        if not _is_finite(part):
+            odd.append(place)
+    return array, odd

@@ -10,7 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A call of `learn` begins (or goes on) at `step` and runs to `total_timesteps`."""
+    """A call of `learn` begins (or goes on) at `step` and runs to `total_timesteps`.
+
+    `history` is what a run that is taken up from a checkpoint has behind it; None where nobody was stopped.
+    """
 
     algo: str
     env: str
@@ -19,6 +22,16 @@ class RunStarted:
     total_timesteps: int
     run_dir: Path | None
     config: Mapping[str, Any] = field(default_factory=dict)
+    history: History | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a run's logs tell of it so far: how many episodes, the last of them, and all evaluations, oldest first."""
+
+    episodes: int = 0
+    recent: tuple[EpisodeEnded, ...] = ()
+    evaluations: tuple[EvaluationEnded, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

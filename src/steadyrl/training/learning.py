@@ -23,6 +23,7 @@ from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
 from steadyrl.training.events import Event, EventStream, Listener, Notice, RunEnded, RunStarted
 from steadyrl.training.failing import FailureFiles
 from steadyrl.training.failures import Failures
+from steadyrl.training.history import history_of
 from steadyrl.training.inventory import inventory
 from steadyrl.training.keeping import Keeper
 from steadyrl.training.logging import RunWriter
@@ -153,6 +154,7 @@ class Learning:
                     self.total,
                     folder.path if folder else None,
                     setup.to_json(),
+                    None if folder is None or resumed is None else history_of(folder.path),
                 )
             )
             self._choose_compiling(folder)

@@ -27,14 +27,13 @@ from steadyrl.training.saving import ARRAYS, LOGS, STATE, not_finite
 from steadyrl.training.session_form import require_session
 from steadyrl.training.sources import changed_code
 from steadyrl.training.state import restore_training
+from steadyrl.training.state_limits import MAX_DEPTH, MAX_STATE
 from steadyrl.training.taking_up import changed_settings
 from steadyrl.training.wrapped import wrapper_names
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
 
-_MAX_STATE = 1 << 30
-_MAX_DEPTH = 200  # an environment holds objects that hold objects
 _ALIKE = (
     "python",
     "packages",
@@ -119,13 +118,13 @@ def _aside(path: Path, why: str) -> Path:
 
 def read_state(path: Path) -> dict[str, Any]:
     """The state in a checkpoint folder that was verified. Raises what damaged files raise."""
-    require_file(path / STATE, _MAX_STATE)
+    require_file(path / STATE, MAX_STATE)
     try:
-        value = strict_object((path / STATE).read_bytes(), max_bytes=_MAX_STATE, max_depth=_MAX_DEPTH)
+        value = strict_object((path / STATE).read_bytes(), max_bytes=MAX_STATE, max_depth=MAX_DEPTH)
     except ValueError as error:
         raise DamagedError(f"{path / STATE} {error}") from error
     try:
-        arrays = strict_tensors((path / ARRAYS).read_bytes(), max_index=_MAX_STATE)
+        arrays = strict_tensors((path / ARRAYS).read_bytes(), max_index=MAX_STATE)
     except ValueError as error:
         raise DamagedError(f"{path / ARRAYS} {error}") from error
     try:

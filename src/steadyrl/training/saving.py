@@ -23,6 +23,7 @@ from steadyrl.training.files import json_bytes
 from steadyrl.training.inventory import inventory
 from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.state import training_state
+from steadyrl.training.state_limits import require_readable
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -189,6 +190,7 @@ class Saver:
             about["parts"]["rings"] = digest(described)
         value, arrays = flatten(taken.state | {"session": taken.session})
         files = {STATE: json_bytes(value), ARRAYS: save_arrays(arrays)}
+        require_readable(value, files[STATE], files[ARRAYS], f"{self._parent / f'step_{taken.step}'}")
         path = save_checkpoint(self._parent, taken.step, taken.policy, Contents(files, about), self._go_on)
         self._prune(path)
 

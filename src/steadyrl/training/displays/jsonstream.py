@@ -35,10 +35,19 @@ NAMES: dict[type[Any], str] = {
 
 
 def event_line(event: Event) -> str:
-    """`event`, its name in snake case, and its fields; an episode's as in `episodes.jsonl`."""
+    """`event`, its name in snake case, and its fields; an episode's as in `episodes.jsonl`.
+
+    Of a resumed run's history only how many episodes and evaluations there were: its folder has the rest.
+    """
     if type(event) is EpisodeEnded:
         return '{"event": "episode_ended", ' + episode_line(event)[1:]
-    return json_line({"event": NAMES[type(event)]} | {item.name: getattr(event, item.name) for item in fields(event)})
+    row = {"event": NAMES[type(event)]} | {item.name: getattr(event, item.name) for item in fields(event)}
+    if type(event) is RunStarted:
+        row["history"] = event.history and {
+            "episodes": event.history.episodes,
+            "evaluations": len(event.history.evaluations),
+        }
+    return json_line(row)
 
 
 class JsonDisplay:

@@ -33,7 +33,6 @@ class PlainDisplay:
         self._clock = clock
         self._view = RunView(clock)
         self._next_at = 0.0
-        self._evals = 0
         self._lines = 0
 
     def __call__(self, event: Event) -> None:
@@ -44,7 +43,6 @@ class PlainDisplay:
             if self._clock() >= self._next_at:
                 self._status("progress")
         elif isinstance(event, EvaluationEnded):
-            self._evals += 1
             if self._lines == 0 or self._clock() >= self._next_at:
                 self._status("eval")
         elif isinstance(event, Notice):
@@ -99,7 +97,7 @@ class PlainDisplay:
             pairs += [pair("return", _plain(last.mean)), pair("return_std", _plain(last.std)), pair("return_n", last.n)]
         if (evaluation := view.evaluation) is not None:
             low, high = evaluation.ci95
-            pairs += [pair("evals", self._evals), pair("eval_step", evaluation.step)]
+            pairs += [pair("evals", view.evals), pair("eval_step", evaluation.step)]
             pairs += [pair("eval_mean", _plain(evaluation.mean)), pair("eval_ci95", f"{_plain(low)}..{_plain(high)}")]
             pairs += [pair("eval_n", len(evaluation.returns))]
         if view.best is not None:

@@ -12,6 +12,7 @@ from steadyrl.training.events import (
     EpisodeEnded,
     EvaluationEnded,
     Event,
+    History,
     MetricsLogged,
     Notice,
     Progress,
@@ -50,14 +51,17 @@ class RunView:
         self.metrics: dict[str, float] = {}
         self.evaluation: EvaluationEnded | None = None
         self.best: EvaluationEnded | None = None
+        self.evals = 0
         self.evaluations: list[tuple[int, float]] = []
         self.training: list[tuple[int, float]] = []
         self._recent: deque[EpisodeEnded] = deque(maxlen=WINDOW)
         self._begin(RunStarted(algo="", env="", seed=0, step=0, total_timesteps=0, run_dir=None))
 
     def _begin(self, event: RunStarted) -> None:
-        """A further `learn` starts its clock anew and keeps the history."""
+        """A further `learn` starts its clock anew and keeps the history; a resumed run brings its own."""
         self.started = event
+        if event.history is not None:
+            self._go_on(event.history)
         self.ended: RunEnded | None = None
         self.step = event.step
         self.total = event.total_timesteps
@@ -66,6 +70,15 @@ class RunView:
         self._paces: deque[tuple[float, int]] = deque([(0.0, event.step)])  # seconds without evaluations, and the step
         self._time_left = TimeLeft()
         self._seen_at = self._clock()
+
+    def _go_on(self, history: History) -> None:
+        self.episodes, self.evals = history.episodes, 0
+        self._recent.clear()
+        self._recent.extend(history.recent)
+        self.evaluation = self.best = None
+        self.evaluations.clear()
+        for evaluation in history.evaluations:
+            self._count(evaluation)
 
     def observe(self, event: Event) -> None:
         """Take in one event."""
@@ -102,9 +115,13 @@ class RunView:
                 self.training = self.training[::-2][::-1]
 
     def _evaluated(self, event: EvaluationEnded) -> None:
-        self.evaluation = event
         self.step = max(self.step, event.step)
         self._time_left.evaluated(event)
+        self._count(event)
+
+    def _count(self, event: EvaluationEnded) -> None:
+        self.evaluation = event
+        self.evals += 1
         self.evaluations.append((event.step, event.mean))
         if len(self.evaluations) > MAX_CURVE:
             self.evaluations = self.evaluations[::-2][::-1]
