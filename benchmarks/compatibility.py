@@ -23,6 +23,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,15 @@ OUTPUT = Path(__file__).parent / "results" / "compatibility.json"
 LIMIT = 200  # steps of an episode: an evaluation of Atari's own length would take most of the time
 COMPARED = 20  # steps that are followed after the state was brought back
 TIMEOUT_S = 3600  # of one environment's cells
-_NAMES = ("gymnasium", "torch", "numpy", "ale-py", "minigrid", "highway-env", "gymnasium-robotics", "mujoco", "box2d")
+_NAMES = ("gymnasium", "torch", "numpy")
+_OF_FAMILY = {
+    "Box2D": ("box2d",),
+    "MuJoCo": ("mujoco",),
+    "Atari": ("ale-py",),
+    "MiniGrid": ("minigrid",),
+    "highway-env": ("highway-env",),
+    "gymnasium-robotics": ("gymnasium-robotics", "mujoco"),
+}
 _ON = {"num_envs": 2, "net_arch": (32, 32), "eval_freq": 0, "preset": "none", "seed": 0, "log_interval": 1}
 _OFF = {**_ON, "buffer_size": 2000, "learning_starts": 200, "batch_size": 32, "train_freq": 16, "log_interval": 500}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -50,7 +59,7 @@ def cell(case: Case, algo: str, vec: str, steps: int) -> dict[str, Any]:
     `failed` with what went wrong and where.
     """
     begun = time.perf_counter()
-    found: dict[str, Any] = {"family": case.family, "env": case.name, "algo": algo, "vec": vec}
+    found: dict[str, Any] = {"family": case.family, "env": case.name, "algo": algo, "vec": vec, "steps": steps}
     stage = ["make"]
     from steadyrl.errors import UserError
 
@@ -151,7 +160,7 @@ def child(options: argparse.Namespace) -> None:
 def run(case: Case, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The cells of one environment, made in a process of its own."""
     wanted = [(algo, vec) for algo in options.algo for vec in options.vec]
-    plain = {"family": case.family, "env": case.name}
+    plain = {"family": case.family, "env": case.name, "steps": options.steps}
     missing = installed(case.family)
     if missing:
         text = f"pip install {missing}"
@@ -174,10 +183,10 @@ def run(case: Case, options: argparse.Namespace) -> list[dict[str, Any]]:
     ]
 
 
-def versions() -> dict[str, str]:
-    """Of the packages that take part, as far as they are installed."""
-    found = {"python": platform.python_version()}
-    for name in _NAMES:
+def versions(names: Iterable[str]) -> dict[str, str]:
+    """Of these packages, as far as they are installed."""
+    found = {}
+    for name in names:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -228,10 +237,11 @@ def main(argv: list[str] | None = None) -> int:
                 flush=True,
             )
         document = json.loads(options.output.read_text()) if options.output.exists() else {"cells": []}
+        packages = document.get("packages", {})
         document = {
-            "steps": options.steps,
             "episode_limit": LIMIT,
-            "versions": versions(),
+            "versions": {"python": platform.python_version(), **versions(_NAMES)},
+            "packages": packages | {case.family: versions(_OF_FAMILY.get(case.family, ()))},
             "cells": merged(document["cells"], made),
         }
         options.output.parent.mkdir(parents=True, exist_ok=True)
