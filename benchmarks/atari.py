@@ -9,7 +9,7 @@
 
 `pong` is the command behind the learning curve: the preset and what `--more` changes of it, every seed that was
 started, steps, seconds of the clock and of the processor, the evaluations on the way, and the final agent's over whole
-games of raw score.
+games of raw score. A run whose folder is there is resumed; its `wall_s` counts all stages.
 """
 
 from __future__ import annotations
@@ -80,14 +80,17 @@ def pong(options: argparse.Namespace) -> dict[str, Any]:
         folder = options.folder / f"pong-{seed}"
         words = ["train", "ppo", options.env, "--seed", str(seed), *more, "--eval-episodes", str(EPISODES)]
         words += ["--json", "--quiet", "--run-dir", str(folder)]
+        resumed = (folder / "config.json").exists()
+        if resumed:
+            words = ["resume", str(folder), "--json", "--quiet"]
         start, before = perf_counter(), _cpu_of_children()
         done = subprocess.run([options.python, "-m", "steadyrl", *words], capture_output=True, text=True, check=False)
-        row: dict[str, Any] = {"seed": seed, "status": done.returncode}
-        row["seconds"] = round(perf_counter() - start, 1)
-        row["cpu_seconds"] = round(_cpu_of_children() - before, 1)
+        row: dict[str, Any] = {"seed": seed, "status": done.returncode, "resumed": resumed}
+        row["seconds_of_last_stage"] = round(perf_counter() - start, 1)
+        row["cpu_seconds_of_last_stage"] = round(_cpu_of_children() - before, 1)
         if done.returncode == 0:
             document = json.loads(done.stdout)
-            row |= {key: document[key] for key in ("total_timesteps", "fps", "weights_sha256", "eval")}
+            row |= {key: document[key] for key in ("total_timesteps", "wall_s", "weights_sha256", "eval")}
         else:
             row["error"] = done.stderr[-2000:]
         if (folder / "evals.jsonl").exists():

@@ -16,8 +16,9 @@ import argparse
 import importlib.metadata
 import json
 import math
+import multiprocessing
+import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -148,33 +149,36 @@ def _snapshot(agent: Any) -> str:
     return str(ability.kind)
 
 
-def child(options: argparse.Namespace) -> None:
-    """The cells of one environment, a line of JSON each."""
+def child(case: Case, options: argparse.Namespace, folder: Path) -> None:
+    """The cells of one environment, a line of JSON each, in a process of its own."""
+    for number, name in ((1, "cells"), (2, "said")):
+        os.dup2(os.open(folder / name, os.O_CREAT | os.O_WRONLY | os.O_APPEND), number)
     warnings.simplefilter("ignore")
-    case = next(case for case in cases_of(options.family[0]) if case.name == options.env[0])
     for algo in options.algo:
         for vec in options.vec:
             print("CELL " + json.dumps(cell(case, algo, vec, options.steps)), flush=True)
 
 
 def run(case: Case, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The cells of one environment, made in a process of its own."""
+    """The cells of one environment, made in a process of its own: a fork, which need not import everything anew."""
     wanted = [(algo, vec) for algo in options.algo for vec in options.vec]
     plain = {"family": case.family, "env": case.name, "steps": options.steps}
     missing = installed(case.family)
     if missing:
         text = f"pip install {missing}"
         return [plain | {"algo": a, "vec": v, "result": "not installed", "message": text} for a, v in wanted]
-    words = [sys.executable, __file__, "--child", "--steps", str(options.steps), "--family", case.family]
-    words += ["--env", case.name, "--algo", *options.algo, "--vec", *options.vec]
-    ended = ""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-        lines, ended = done.stdout.splitlines(), f"its process ended with status {done.returncode}"
-        tail = done.stderr.strip().splitlines()[-1:]
-        ended += f": {tail[0]}" if tail else ""
-    except subprocess.TimeoutExpired as error:
-        lines, ended = (error.stdout or b"").decode().splitlines(), f"no end after {TIMEOUT_S} s"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        process = multiprocessing.get_context("fork").Process(target=child, args=(case, options, folder))
+        process.start()
+        process.join(TIMEOUT_S)
+        ended = f"its process ended with status {process.exitcode}"
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            ended = f"no end after {TIMEOUT_S} s"
+        lines, said = ((folder / part).read_text(errors="replace").splitlines() for part in ("cells", "said"))
+    ended += f": {said[-1]}" if said else ""
     found = [json.loads(line.removeprefix("CELL ")) for line in lines if line.startswith("CELL ")]
     known = {(row["algo"], row["vec"]) for row in found}
     lost = [pair for pair in wanted if pair not in known]
@@ -219,11 +223,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--algo", nargs="+", default=list(ALGOS), choices=ALGOS)
     parser.add_argument("--vec", nargs="+", default=list(BACKENDS), choices=BACKENDS)
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    if options.child:
-        child(options)
-        return 0
+    import steadyrl.training.agent  # noqa: F401  before the forks
+
     cells: list[dict[str, Any]] = []
     for case in [case for family in options.family for case in cases_of(family)]:
         if options.env is not None and case.name not in options.env:

@@ -188,3 +188,13 @@ def test_case_16_integers_of_any_shape_reach_the_network_as_one_hot_codes() -> N
         difference = (codes[0] - codes[1])[0]
         assert sorted(difference[difference != 0].tolist()) == [-1.0, 1.0]
         assert spec.by_path[PATHS[place]].nvec == (2, 3)
+
+
+@pytest.mark.parametrize("entry", [gs.Box(-1.0, 1.0, (2,)), gs.Discrete(5, start=2), gs.MultiBinary(3)], ids=str)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_sequence_that_comes_as_one_array_is_stored_like_one_that_does_not(entry: Any, place: str) -> None:
+    one, other = (PLACES[place](gs.Sequence(entry, stack=stack)) for stack in (False, True))
+    specs = [srl.PPO(partial(Sampler, space), preset="none").policy.obs_spec for space in (one, other)]
+    for seed in range(4):
+        trees = [spec.store(drawn(space, seed), batch=False) for spec, space in zip(specs, (one, other), strict=True)]
+        np.testing.assert_array_equal(trees[0][PATHS[place]], trees[1][PATHS[place]])
