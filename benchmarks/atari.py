@@ -54,7 +54,8 @@ def speed(options: argparse.Namespace) -> dict[str, Any]:
     rates = {name: [row["steps"] / row["seconds"] for row in found] for name, found in rows.items()}
     assert {row["steps"] for found in rows.values() for row in found} == {options.steps * options.num_envs}
     pairs = [round(ours / theirs, 3) for ours, theirs in zip(rates["ours"], rates["sb3"], strict=True)]
-    cpu = {name: median(row["cpu_seconds"] for row in found) for name, found in rows.items()}
+    cpu = {name: [row["cpu_seconds"] for row in found] for name, found in rows.items()}
+    cpu_pairs = [round(theirs / ours, 3) for ours, theirs in zip(cpu["ours"], cpu["sb3"], strict=True)]
     return {
         "env": options.env,
         "num_envs": options.num_envs,
@@ -66,7 +67,11 @@ def speed(options: argparse.Namespace) -> dict[str, Any]:
         "frames_per_second": {name: round(FRAMES * median(found), 1) for name, found in rates.items()},
         "ratio": round(median(pairs), 3),
         "ratios_pairwise": pairs,
-        "ratio_of_cpu_time": round(cpu["sb3"] / cpu["ours"], 3),
+        "frames_per_cpu_second": {
+            name: round(FRAMES * options.steps * options.num_envs / median(found), 1) for name, found in cpu.items()
+        },
+        "ratio_of_cpu_time": round(median(cpu_pairs), 3),
+        "ratios_of_cpu_time_pairwise": cpu_pairs,
     }
 
 
@@ -82,7 +87,8 @@ def pong(options: argparse.Namespace) -> dict[str, Any]:
         words += ["--json", "--quiet", "--run-dir", str(folder)]
         resumed = (folder / "config.json").exists()
         if resumed:
-            words = ["resume", str(folder), "--json", "--quiet"]
+            total = options.total_timesteps
+            words = ["resume", str(folder), "--json", "--quiet", *(["--total-timesteps", str(total)] if total else [])]
         start, before = perf_counter(), _cpu_of_children()
         done = subprocess.run([options.python, "-m", "steadyrl", *words], capture_output=True, text=True, check=False)
         row: dict[str, Any] = {"seed": seed, "status": done.returncode, "resumed": resumed}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from functools import partial
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from gymnasium import spaces as gs
 
 import steadyrl as srl
+from steadyrl.errors import UserError
 from steadyrl.spaces import ActionTree
 from steadyrl.training.off_policy import OffPolicyLoop
 from support.trees import ACTIONS, LEAVES, PATHS, PLACES, VECTOR, Sampler, drawn, equal
@@ -102,6 +104,34 @@ def test_case_8_with_each_frame_kept_once(image: str, frames: int) -> None:
         np.testing.assert_array_equal(batch.next_obs[""][row], stack(episode, t + 1))
 
 
+@pytest.mark.parametrize(
+    ("shape", "stacked", "layout"),
+    [
+        ((7, 7, 3), (7, 7, 12), "hwc"),  # more channels than pixels a side
+        ((12, 10, 3), (12, 10, 12), "hwc"),  # as many
+        ((3, 9, 12), (12, 9, 12), "chw"),
+        ((6, 5, 2), (6, 5, 8), "hwc"),
+        ((6, 5), (4, 6, 5), "chw"),
+    ],
+    ids=str,
+)
+def test_stacked_frames_are_read_as_they_were_stacked(
+    shape: tuple[int, ...], stacked: tuple[int, ...], layout: str, tmp_path: Path
+) -> None:
+    make = partial(Sampler, gs.Box(0, 255, shape, np.uint8))
+    on: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "net_arch": (4,), "eval_freq": 0, "preset": "none"}
+    agent = srl.PPO(make, frame_stack=4, **on)
+    (leaf,) = agent.policy.obs_spec.leaves
+    assert (leaf.kind, leaf.shape, leaf.layout) == ("image", stacked, layout)
+    loaded = srl.load(agent.save(tmp_path / "policy"), env=make)
+    assert loaded.policy.obs_spec.leaves == (leaf,)
+    loaded.learn(8)
+    other = "chw" if layout == "hwc" else "hwc"
+    with pytest.raises(UserError, match=f"image_layout is '{other}', but frame_stack reads the frames as '{layout}'"):
+        srl.PPO(make, frame_stack=4, image_layout=other, **on)
+    srl.PPO(make, frame_stack=4, image_layout=layout, **on)
+
+
 @everywhere
 def test_case_17_only_vectors_are_normalised_and_spaces_stay(leaf: str, place: str) -> None:
     space = PLACES[place](LEAVES[leaf])
@@ -134,8 +164,10 @@ def test_case_17_only_vectors_are_normalised_and_spaces_stay(leaf: str, place: s
         assert array.dtype == kept[path].dtype
 
 
-@pytest.mark.parametrize(("action", "place"), list(product(ACTIONS, PLACES)))
-@pytest.mark.parametrize("vec", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("action", "place", "vec"),
+    [*product(ACTIONS, PLACES, ["sync"]), ("discrete", "nested", "async"), ("multidiscrete", "tuple", "async")],
+)
 def test_cases_1_and_16_the_environment_gets_its_own_actions(action: str, place: str, vec: str) -> None:
     """`Sampler` refuses actions outside its own space; what is predicted, saved and loaded is of it too."""
     space = PLACES[place](ACTIONS[action])

@@ -201,7 +201,8 @@ def prepare_training(
     if preset == "auto" and isinstance(env, gym.Env | gym.vector.VectorEnv):
         preset = "none"
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
-    obs_spec = ObsSpec.of(spaces[0], reading_of(resolved.config, encoders))
+    pictures = stacking if len(spaces[0].shape or ()) == 3 else None
+    obs_spec = ObsSpec.of(spaces[0], reading_of(resolved.config, encoders, pictures))
     action_spec = ActionSpec.of(spaces[1])
     check_suitable(resolved.algo, resolved.config, action_spec)
     check_masks(settings.action_masks, action_spec)
