@@ -1,14 +1,15 @@
 """Preprocessed Atari frames per second beside Stable-Baselines3, and PPO on Pong.
 
     python benchmarks/atari.py speed [--num-envs 8] [--steps 400] [--repeats 3]
-    python benchmarks/atari.py pong [--seeds 0 1 2] [--total-timesteps 10000000]
+    python benchmarks/atari.py pong [--seeds 0 1 2] [--total-timesteps 10000000] [--folder runs] [--more WORDS ...]
 
 `speed` steps the same number of games in one process each, in turn, with no-op starts, frame skip 4, life loss, FIRE,
 84 x 84 grey, the sign of the reward and a stack of four on both sides. It needs ale-py and OpenCV in both environments
 (--python, --peer-python).
 
-`pong` is the command behind the learning curve: the preset, every seed that was started, steps, seconds, and the final
-agent's evaluation over whole games of raw score.
+`pong` is the command behind the learning curve: the preset and what `--more` changes of it, every seed that was
+started, steps, seconds of the clock and of the processor, the evaluations on the way, and the final agent's over whole
+games of raw score. A run whose folder is there is resumed; its `wall_s` counts all stages.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import argparse
 import json
 import os
 import platform
+import resource
+import shlex
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -27,6 +31,7 @@ from typing import Any
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 FRAMES = 4  # of the emulator in a step
+EPISODES = 10  # games of an evaluation
 
 
 def measure(python: str, script: str, *words: object) -> dict[str, Any]:
@@ -49,7 +54,8 @@ def speed(options: argparse.Namespace) -> dict[str, Any]:
     rates = {name: [row["steps"] / row["seconds"] for row in found] for name, found in rows.items()}
     assert {row["steps"] for found in rows.values() for row in found} == {options.steps * options.num_envs}
     pairs = [round(ours / theirs, 3) for ours, theirs in zip(rates["ours"], rates["sb3"], strict=True)]
-    cpu = {name: median(row["cpu_seconds"] for row in found) for name, found in rows.items()}
+    cpu = {name: [row["cpu_seconds"] for row in found] for name, found in rows.items()}
+    cpu_pairs = [round(theirs / ours, 3) for ours, theirs in zip(cpu["ours"], cpu["sb3"], strict=True)]
     return {
         "env": options.env,
         "num_envs": options.num_envs,
@@ -61,35 +67,61 @@ def speed(options: argparse.Namespace) -> dict[str, Any]:
         "frames_per_second": {name: round(FRAMES * median(found), 1) for name, found in rates.items()},
         "ratio": round(median(pairs), 3),
         "ratios_pairwise": pairs,
-        "ratio_of_cpu_time": round(cpu["sb3"] / cpu["ours"], 3),
+        "frames_per_cpu_second": {
+            name: round(FRAMES * options.steps * options.num_envs / median(found), 1) for name, found in cpu.items()
+        },
+        "ratio_of_cpu_time": round(median(cpu_pairs), 3),
+        "ratios_of_cpu_time_pairwise": cpu_pairs,
     }
 
 
 def pong(options: argparse.Namespace) -> dict[str, Any]:
     """Every seed trained and evaluated, one after the other."""
     runs = []
+    more = list(options.more)
+    if options.total_timesteps is not None:
+        more = ["--total-timesteps", str(options.total_timesteps), *more]
     for seed in options.seeds:
-        words = ["train", "ppo", options.env, "--seed", str(seed), "--json", "--quiet", "--eval-episodes", "10"]
-        if options.total_timesteps is not None:
-            words += ["--total-timesteps", str(options.total_timesteps)]
-        start = perf_counter()
-        done = subprocess.run(
-            [options.python, "-m", "steadyrl", *words, *options.more], capture_output=True, text=True, check=False
-        )
-        row: dict[str, Any] = {"seed": seed, "status": done.returncode, "seconds": round(perf_counter() - start, 1)}
+        folder = options.folder / f"pong-{seed}"
+        words = ["train", "ppo", options.env, "--seed", str(seed), *more, "--eval-episodes", str(EPISODES)]
+        words += ["--json", "--quiet", "--run-dir", str(folder)]
+        resumed = (folder / "config.json").exists()
+        if resumed:
+            total = options.total_timesteps
+            words = ["resume", str(folder), "--json", "--quiet", *(["--total-timesteps", str(total)] if total else [])]
+        start, before = perf_counter(), _cpu_of_children()
+        done = subprocess.run([options.python, "-m", "steadyrl", *words], capture_output=True, text=True, check=False)
+        row: dict[str, Any] = {"seed": seed, "status": done.returncode, "resumed": resumed}
+        row["seconds_of_last_stage"] = round(perf_counter() - start, 1)
+        row["cpu_seconds_of_last_stage"] = round(_cpu_of_children() - before, 1)
         if done.returncode == 0:
             document = json.loads(done.stdout)
-            row |= {key: document[key] for key in ("run", "total_timesteps", "fps", "eval")}
+            row |= {key: document[key] for key in ("total_timesteps", "wall_s", "weights_sha256", "eval")}
         else:
             row["error"] = done.stderr[-2000:]
+        if (folder / "evals.jsonl").exists():
+            row["curve"] = curve(folder)
         runs.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
     return {
         "env": options.env,
-        "command": f"steadyrl train ppo {options.env} --seed S {' '.join(options.more)}".strip(),
+        "command": f"steadyrl train ppo {options.env} --seed S {shlex.join(more)}".strip(),
+        "cores_used": len(os.sched_getaffinity(0)),
         "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
+        "versions": {name: metadata.version(name) for name in ("steadyrl", "torch", "gymnasium", "ale-py")},
         "runs": runs,
     }
+
+
+def curve(folder: Path) -> list[dict[str, Any]]:
+    """The evaluations on the way: steps, raw scores of whole games, their mean and its 95% interval, seconds so far."""
+    rows = map(json.loads, (folder / "evals.jsonl").read_text().splitlines())
+    return [{name: row[name] for name in ("step", "mean", "ci95", "returns", "time_s")} for row in rows]
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -102,6 +134,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--total-timesteps", type=int, help="the preset's by default")
+    parser.add_argument("--folder", type=Path, default=Path("runs"), help="where the run folders are made")
     parser.add_argument("--more", nargs=argparse.REMAINDER, default=[], help="further words for `steadyrl train`")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--peer-python", default=str(HERE.parent / ".venv-peers" / "bin" / "python"))

@@ -16,13 +16,15 @@ import argparse
 import importlib.metadata
 import json
 import math
+import multiprocessing
+import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,15 @@ OUTPUT = Path(__file__).parent / "results" / "compatibility.json"
 LIMIT = 200  # steps of an episode: an evaluation of Atari's own length would take most of the time
 COMPARED = 20  # steps that are followed after the state was brought back
 TIMEOUT_S = 3600  # of one environment's cells
-_NAMES = ("gymnasium", "torch", "numpy", "ale-py", "minigrid", "highway-env", "gymnasium-robotics", "mujoco", "box2d")
+_NAMES = ("gymnasium", "torch", "numpy")
+_OF_FAMILY = {
+    "Box2D": ("box2d",),
+    "MuJoCo": ("mujoco",),
+    "Atari": ("ale-py",),
+    "MiniGrid": ("minigrid",),
+    "highway-env": ("highway-env",),
+    "gymnasium-robotics": ("gymnasium-robotics", "mujoco"),
+}
 _ON = {"num_envs": 2, "net_arch": (32, 32), "eval_freq": 0, "preset": "none", "seed": 0, "log_interval": 1}
 _OFF = {**_ON, "buffer_size": 2000, "learning_starts": 200, "batch_size": 32, "train_freq": 16, "log_interval": 500}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -50,7 +60,7 @@ def cell(case: Case, algo: str, vec: str, steps: int) -> dict[str, Any]:
     `failed` with what went wrong and where.
     """
     begun = time.perf_counter()
-    found: dict[str, Any] = {"family": case.family, "env": case.name, "algo": algo, "vec": vec}
+    found: dict[str, Any] = {"family": case.family, "env": case.name, "algo": algo, "vec": vec, "steps": steps}
     stage = ["make"]
     from steadyrl.errors import UserError
 
@@ -139,33 +149,36 @@ def _snapshot(agent: Any) -> str:
     return str(ability.kind)
 
 
-def child(options: argparse.Namespace) -> None:
-    """The cells of one environment, a line of JSON each."""
+def child(case: Case, options: argparse.Namespace, folder: Path) -> None:
+    """The cells of one environment, a line of JSON each, in a process of its own."""
+    for number, name in ((1, "cells"), (2, "said")):
+        os.dup2(os.open(folder / name, os.O_CREAT | os.O_WRONLY | os.O_APPEND), number)
     warnings.simplefilter("ignore")
-    case = next(case for case in cases_of(options.family[0]) if case.name == options.env[0])
     for algo in options.algo:
         for vec in options.vec:
             print("CELL " + json.dumps(cell(case, algo, vec, options.steps)), flush=True)
 
 
 def run(case: Case, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The cells of one environment, made in a process of its own."""
+    """The cells of one environment, made in a process of its own: a fork, which need not import everything anew."""
     wanted = [(algo, vec) for algo in options.algo for vec in options.vec]
-    plain = {"family": case.family, "env": case.name}
+    plain = {"family": case.family, "env": case.name, "steps": options.steps}
     missing = installed(case.family)
     if missing:
         text = f"pip install {missing}"
         return [plain | {"algo": a, "vec": v, "result": "not installed", "message": text} for a, v in wanted]
-    words = [sys.executable, __file__, "--child", "--steps", str(options.steps), "--family", case.family]
-    words += ["--env", case.name, "--algo", *options.algo, "--vec", *options.vec]
-    ended = ""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-        lines, ended = done.stdout.splitlines(), f"its process ended with status {done.returncode}"
-        tail = done.stderr.strip().splitlines()[-1:]
-        ended += f": {tail[0]}" if tail else ""
-    except subprocess.TimeoutExpired as error:
-        lines, ended = (error.stdout or b"").decode().splitlines(), f"no end after {TIMEOUT_S} s"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        process = multiprocessing.get_context("fork").Process(target=child, args=(case, options, folder))
+        process.start()
+        process.join(TIMEOUT_S)
+        ended = f"its process ended with status {process.exitcode}"
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            ended = f"no end after {TIMEOUT_S} s"
+        lines, said = ((folder / part).read_text(errors="replace").splitlines() for part in ("cells", "said"))
+    ended += f": {said[-1]}" if said else ""
     found = [json.loads(line.removeprefix("CELL ")) for line in lines if line.startswith("CELL ")]
     known = {(row["algo"], row["vec"]) for row in found}
     lost = [pair for pair in wanted if pair not in known]
@@ -174,10 +187,10 @@ def run(case: Case, options: argparse.Namespace) -> list[dict[str, Any]]:
     ]
 
 
-def versions() -> dict[str, str]:
-    """Of the packages that take part, as far as they are installed."""
-    found = {"python": platform.python_version()}
-    for name in _NAMES:
+def versions(names: Iterable[str]) -> dict[str, str]:
+    """Of these packages, as far as they are installed."""
+    found = {}
+    for name in names:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -210,11 +223,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--algo", nargs="+", default=list(ALGOS), choices=ALGOS)
     parser.add_argument("--vec", nargs="+", default=list(BACKENDS), choices=BACKENDS)
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    if options.child:
-        child(options)
-        return 0
+    import steadyrl.training.agent  # noqa: F401  before the forks
+
     cells: list[dict[str, Any]] = []
     for case in [case for family in options.family for case in cases_of(family)]:
         if options.env is not None and case.name not in options.env:
@@ -228,10 +239,11 @@ def main(argv: list[str] | None = None) -> int:
                 flush=True,
             )
         document = json.loads(options.output.read_text()) if options.output.exists() else {"cells": []}
+        packages = document.get("packages", {})
         document = {
-            "steps": options.steps,
             "episode_limit": LIMIT,
-            "versions": versions(),
+            "versions": {"python": platform.python_version(), **versions(_NAMES)},
+            "packages": packages | {case.family: versions(_OF_FAMILY.get(case.family, ()))},
             "cells": merged(document["cells"], made),
         }
         options.output.parent.mkdir(parents=True, exist_ok=True)

@@ -134,7 +134,7 @@ FAMILIES: dict[str, tuple[str, str, tuple[str | tuple[str, dict[str, Any]], ...]
     "gymnasium-robotics": (
         "gymnasium-robotics",
         "gymnasium_robotics",
-        ("FetchReach", "FetchPush", "HandReach", "PointMaze_UMaze", "AdroitHandDoor"),
+        ("FetchReach", "FetchPush", "HandReach", "PointMaze_UMaze", "AntMaze_UMaze", "AdroitHandDoor"),
     ),
     "observations": ("steadyrl", "steadyrl", ()),
     "actions": ("steadyrl", "steadyrl", ()),

@@ -343,7 +343,11 @@ def compatibility() -> str:
         rows.append([family, env, *marks, ", ".join(sorted(snapshots))])
     notes = "".join(f"{i}. {reason}\n" for i, reason in enumerate(reasons, 1))
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
-    note = f"{document['steps']} steps each, episodes cut at {document['episode_limit']}; {versions}.\n"
+    steps = " or ".join(f"{number:,}" for number in sorted({cell["steps"] for cell in document["cells"]}))
+    note = f"{steps} steps each, episodes cut at {document['episode_limit']}; {versions}.\n"
+    packages = {family: found for family, found in document["packages"].items() if found}
+    for family, found in packages.items():
+        note += f"{family}: {', '.join(f'{name} {version}' for name, version in found.items())}.\n"
     return table(("family", "environment", *CONFIGS, "snapshot"), rows) + "\n" + note + ("\n" + notes if notes else "")
 
 

@@ -23,7 +23,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def row(env: str, algo: str, vec: str = "sync", **more: Any) -> dict[str, Any]:
-    return {"family": "actions", "env": env, "algo": algo, "vec": vec, "result": "yes", **more}
+    return {"family": "actions", "env": env, "algo": algo, "vec": vec, "steps": 2000, "result": "yes", **more}
 
 
 def test_a_part_takes_the_place_of_what_it_ran_and_of_nothing_else(module: Any) -> None:
@@ -71,9 +71,11 @@ def test_the_table_numbers_each_reason_once(module: Any, monkeypatch: pytest.Mon
         row("Text", "ppo", result="no", message="Text is not."),
         row("Text", "ppo", "async"),
     ]
-    document = {"steps": 9, "episode_limit": 5, "versions": {"torch": "2"}, "cells": cells}
+    packages = {"MuJoCo": {"mujoco": "3"}, "actions": {}}
+    document = {"episode_limit": 5, "versions": {"torch": "2"}, "packages": packages, "cells": cells}
     (tmp_path / "compatibility.json").write_text(json.dumps(document))
     text = tables.compatibility()
     assert "| actions | Dict | yes | not run | not run | not run | not run | no (1) | native |" in text
     assert "| actions | Text | no (2) sync, yes async |" in text
+    assert "\n2,000 steps each, episodes cut at 5; torch 2.\nMuJoCo: mujoco 3.\n" in text
     assert text.endswith("1. SAC is for others.\n2. Text is not.\n")

@@ -48,7 +48,8 @@ class Counts(gym.Env[Any, Any]):
         ((6, 5, 1), (6, 5, 3), Stacking(3, -1, 1)),
         ((3, 4, 5), (9, 4, 5), Stacking(3, 0, 3)),
         ((3, 4, 3), (9, 4, 3), Stacking(3, 0, 3)),
-        ((7, 4, 5), (21, 4, 5), Stacking(3, 0, 7)),
+        ((7, 4, 5), (7, 4, 15), Stacking(3, -1, 5)),
+        ((5, 4, 7), (15, 4, 7), Stacking(3, 0, 5)),
     ],
 )
 def test_frames_are_stacked_along_the_channels(shape: Any, stacked: Any, stacking: Stacking) -> None:

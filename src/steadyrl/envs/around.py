@@ -13,7 +13,6 @@ from gymnasium import spaces
 from steadyrl.errors import UserError
 
 Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
-_CHANNELS = (1, 3, 4)
 
 
 class Stacking(NamedTuple):
@@ -34,7 +33,7 @@ class FrameStack(gym.Wrapper[Any, Any, Any, Any]):
     """The newest observations as one; at the beginning of an episode the first one stands for those before it.
 
     Vectors [n] become [k n], pictures [H, W] become [k, H, W], and pictures with channels [H, W, C] or [C, H, W] have k
-    times as many of them.
+    times as many of them. The smaller of the first and the last axis holds the channels; the first if they are equal.
 
     Args:
         env: The environment.
@@ -50,7 +49,7 @@ class FrameStack(gym.Wrapper[Any, Any, Any, Any]):
         space = box_of(env, name, "frame_stack", dimensions=(1, 2, 3))
         self._new_axis = len(space.shape) == 2
         shape = (1, *space.shape) if self._new_axis else space.shape
-        last = len(shape) == 3 and shape[-1] in _CHANNELS and shape[0] not in _CHANNELS
+        last = len(shape) == 3 and shape[-1] < shape[0]
         self.stacking = Stacking(frames, -1 if last else 0, shape[-1 if last else 0])
         low, high = (
             np.concatenate([self._expanded(bound)] * frames, axis=self.stacking.axis)

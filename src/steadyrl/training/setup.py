@@ -180,7 +180,8 @@ def prepare_training(
         overrides["num_envs"] = _own_number(overrides, *opened.number)
         preset = "none" if preset == "auto" else preset
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
-    obs_spec = ObsSpec.of(opened.observation, reading_of(resolved.config, encoders))
+    pictures = opened.stacking if len(opened.observation.shape or ()) == 3 else None
+    obs_spec = ObsSpec.of(opened.observation, reading_of(resolved.config, encoders, pictures))
     action_spec = ActionSpec.of(opened.action)
     check_suitable(resolved.algo, resolved.config, action_spec)
     check_masks(settings.action_masks, action_spec)

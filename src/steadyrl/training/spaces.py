@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from steadyrl.configs import Config
+from steadyrl.envs.around import Stacking
 from steadyrl.errors import UserError
 from steadyrl.nn.encoding import NATURE_LEAST, Encoding
 from steadyrl.spaces import ActionSpec, ActionTree, ObsSpec, Reading
-from steadyrl.spaces.images import image_of
+from steadyrl.spaces.images import ImageLayout, image_of
 from steadyrl.training.architectures import architecture_of
 from steadyrl.training.events import Notice
 
@@ -24,10 +25,30 @@ def migrated(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
     return {**(LEGACY if old else {}), **hyperparameters}
 
 
-def reading_of(config: Config, encoders: Mapping[str, Any]) -> Reading:
-    """How spaces are read; images that are flattened need no layout."""
-    free = config.cnn == "none" and config.image_layout == "auto"
-    return Reading("any" if free else config.image_layout, config.sequence_length, encoders)
+def reading_of(config: Config, encoders: Mapping[str, Any], stacking: Stacking | None = None) -> Reading:
+    """How spaces are read; images that are flattened need no layout, and stacked ones have that of their frames.
+
+    Args:
+        config: Declares the layout and length.
+        encoders: Classes of own encoders by path.
+        stacking: Of pictures that `frame_stack` stacked.
+
+    Raises:
+        UserError: the declared layout is another one than that which `frame_stack` took the frames to have.
+    """
+    layout: ImageLayout = config.image_layout
+    if stacking is not None:
+        stacked: ImageLayout = "hwc" if stacking.axis == -1 else "chw"
+        if layout not in ("auto", stacked):
+            raise UserError(
+                f"image_layout is '{layout}', but frame_stack reads the frames as '{stacked}' and stacked them so.",
+                remedy="Stack them with frames on an axis of their own, wrappers=[{'name': 'FrameStackObservation', "
+                "'kwargs': {'stack_size': 4}}], instead of frame_stack.",
+                code="image-layout",
+            )
+        layout = stacked
+    free = config.cnn == "none" and layout == "auto"
+    return Reading("any" if free else layout, config.sequence_length, encoders)
 
 
 def encoders_of(given: Any) -> dict[str, Any]:
