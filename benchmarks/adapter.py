@@ -57,8 +57,8 @@ def measured(env: str, n: int, seconds: float) -> dict[str, Any]:
         for _ in range(round(seconds / TURN_S / len(timed))):
             for each in timed:
                 each.turn(TURN_S)
-        for each in (ours, theirs, bare):
-            each.close()
+        for opened in (ours, theirs, bare):
+            opened.close()
     us = [round(1e6 / each.rate, 3) for each in timed]
     over = [b / a - 1 for a, b in zip(timed[0].rates, timed[1].rates, strict=True)]
     low, middle, high = (round(each, 4) for each in statistics.quantiles(over, n=4))

@@ -57,7 +57,7 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "workers-crew": (
         [f"{_WORKERS}{name}.py" for name in ("crew", "keeper")],
-        [f"{_OF_WORKERS}test_{name}.py" for name in ("keeper", "waiting", "crew", "vector", "faults")],
+        [f"{_OF_WORKERS}test_{name}.py" for name in ("keeper", "waiting", "crew")],
     ),
     "workers-vector": (
         [f"{_WORKERS}vector.py"],

@@ -62,7 +62,8 @@ class SerialVectorEnv(AdvancingVectorEnv):
 
     def advance(self, actions: npt.NDArray[Any]) -> Advanced:
         """Step every environment with its own action, [N, ...], and start those anew whose episode ended."""
-        rows, rewards = [], []
+        rows: list[Any] = []
+        rewards: list[float] = []
         told: ToldInfos = []
         terminated, truncated = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.bool_)
         for env, action in zip(self.envs, actions, strict=True):

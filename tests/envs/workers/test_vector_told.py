@@ -33,7 +33,8 @@ def test_observations_without_a_fixed_size_are_sent_in_order() -> None:
     factory = make_env_factory(probe)
     serial = SerialVectorEnv([factory(index=i) for i in range(3)])
     envs = WorkerVectorEnv(factory, 3, workers=2)
-    seen, expected = [], []
+    seen: list[Any] = []
+    expected: list[Any] = []
     for vector, rows in ((serial, expected), (envs, seen)):
         rows.append(vector.reset(seed=[1, 2, 3])[0])
         rows += [vector.step(ACTIONS)[0] for _ in range(4)]

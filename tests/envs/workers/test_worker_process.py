@@ -62,7 +62,8 @@ def ran(end: Callable[[], Any], keeper: int | None = None) -> tuple[int, dict[st
                 server = Server(end)
                 server.all, server.out = files, write
                 module.Worker = server  # type: ignore[misc,assignment]
-                module.main(*map(str, files), parent if keeper is None else keeper)
+                channel, memory, stack = map(str, files)
+                module.main(channel, memory, stack, parent if keeper is None else keeper)
             finally:
                 os._exit(99)
         os.close(write)
