@@ -78,7 +78,7 @@ def exhaustive(factory: EnvFactory, report: Report, seconds: float) -> dict[Cell
                 continue
             stack.callback(envs.close)
             envs.reset(list(range(SEED, SEED + cell.num_envs)))
-            timed[cell] = Timed(envs, envs.spec.action_space)
+            timed[cell] = Timed(envs, envs.spec.action_space, masks=envs.allowed)
             timed[cell].turn(0.02)
             timed[cell].rates.clear()
         in_turns([*timed.values()], seconds, ROUNDS)

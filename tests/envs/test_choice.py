@@ -133,7 +133,7 @@ def test_one_environment_and_an_instance_need_no_timing() -> None:
 
 
 def test_a_cheap_environment_is_made_once_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_step_cost", lambda env, actions: (1e-6, 1.0))
+    monkeypatch.setattr(timing, "_step_cost", lambda stepped: (1e-6, 1.0))
     assert "could not beat that" in chosen(Counted, 4).reason
     assert (Counted.made, Counted.open) == (1, 0)
 
@@ -172,8 +172,8 @@ def force_timing(monkeypatch: pytest.MonkeyPatch, rates: dict[str, float]) -> No
 class Named(Timed):
     """A timing that knows its backend."""
 
-    def __init__(self, envs: Any, space: Any) -> None:
-        super().__init__(envs, space)
+    def __init__(self, envs: Any, space: Any, masks: Any = None) -> None:
+        super().__init__(envs, space, masks=masks)
         self.backend = envs.spec.backend
 
 

@@ -75,8 +75,9 @@ SAID: dict[type[Plain], str] = {
     Takes: "has no render mode rgb_array: it declares none.",
     Human: "has no render mode rgb_array: it declares only human, ansi.",
     Text: "has no render mode rgb_array: it declares only human, ansi.",
-    Deaf: "declares the render mode rgb_array, but what makes it does not take render_mode, or does not keep it.",
+    Deaf: "declares the render mode rgb_array, but is made with render_mode=None.",
 }
+KEPT = "Let what makes it take render_mode, pass it on, and keep it in self.render_mode."
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +98,7 @@ def test_what_cannot_be_made_like_that_says_which_modes_it_has(kind: type[Plain]
         with pytest.raises(UserError) as caught:
             make_env_factory(env)("rgb_array")
         assert caught.value.message.endswith(SAID[kind])
-        assert caught.value.remedy == CURE
+        assert caught.value.remedy == (KEPT if kind is Deaf else CURE)
 
 
 def test_an_error_that_has_nothing_to_do_with_it_stays_what_it_is() -> None:
@@ -135,7 +136,7 @@ def test_recording_says_it_in_two_sentences(
     error, cure = capsys.readouterr().err.splitlines()
     assert error.startswith("error: The environment ")
     assert error.endswith(SAID[kind])
-    assert cure == CURE
+    assert cure == (KEPT if kind is Deaf else CURE)
     assert not list(tmp_path.rglob("*.mp4"))
 
 

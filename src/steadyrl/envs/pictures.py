@@ -21,23 +21,23 @@ def modes_of(env: gym.Env[Any, Any]) -> list[str]:
     return [str(mode) for mode in declared] if isinstance(declared, list | tuple) else []
 
 
-def no_pictures(name: str, mode: str, declared: list[str], why: str = "") -> UserError:
+def no_pictures(name: str, mode: str, declared: list[str]) -> UserError:
     """The error for an environment that does not draw in this mode.
 
     Args:
         name: How errors call the environment.
         mode: Gymnasium's render mode.
-        declared: The modes that it says it has.
-        why: What went wrong where it says that it has this one; empty where it does not take it.
+        declared: The modes that it says it has; with this one among them, it was made without.
     """
-    if mode not in declared:
-        has = f"only {', '.join(declared)}" if declared else "none"
-        message = f"The environment {name} has no render mode {mode}: it declares {has}."
-    else:
-        why = why or "what makes it does not take render_mode, or does not keep it"
-        message = f"The environment {name} declares the render mode {mode}, but {why}."
+    if mode in declared:
+        return UserError(
+            f"The environment {name} declares the render mode {mode}, but is made with render_mode=None.",
+            remedy="Let what makes it take render_mode, pass it on, and keep it in self.render_mode.",
+            code="render-mode",
+        )
+    has = f"only {', '.join(declared)}" if declared else "none"
     return UserError(
-        message,
+        f"The environment {name} has no render mode {mode}: it declares {has}.",
         remedy=f"It needs metadata = {{'render_modes': ['{mode}'], 'render_fps': 30}}, a constructor that takes "
         f"render_mode and keeps it in self.render_mode, and a render() that {_DRAWS.get(mode, 'draws')}.",
         code="render-mode",
