@@ -9,7 +9,8 @@
 
 `pong` is the command behind the learning curve: the preset and what `--more` changes of it, every seed that was
 started, steps, seconds of the clock and of the processor, the evaluations on the way, and the final agent's over whole
-games of raw score. A run whose folder is there is resumed; its `wall_s` counts all stages.
+games of raw score. A run whose folder is there is resumed, or only told with `--read`; `wall_s`
+counts all its stages.
 """
 
 from __future__ import annotations
@@ -76,41 +77,56 @@ def speed(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def pong(options: argparse.Namespace) -> dict[str, Any]:
-    """Every seed trained and evaluated, one after the other."""
+    """Every seed trained and evaluated, one after the other; or what its run folder holds."""
     runs = []
-    more = list(options.more)
-    if options.total_timesteps is not None:
-        more = ["--total-timesteps", str(options.total_timesteps), *more]
     for seed in options.seeds:
         folder = options.folder / f"pong-{seed}"
-        words = ["train", "ppo", options.env, "--seed", str(seed), *more, "--eval-episodes", str(EPISODES)]
-        words += ["--json", "--quiet", "--run-dir", str(folder)]
-        resumed = (folder / "config.json").exists()
-        if resumed:
-            total = options.total_timesteps
-            words = ["resume", str(folder), "--json", "--quiet", *(["--total-timesteps", str(total)] if total else [])]
-        start, before = perf_counter(), _cpu_of_children()
-        done = subprocess.run([options.python, "-m", "steadyrl", *words], capture_output=True, text=True, check=False)
-        row: dict[str, Any] = {"seed": seed, "status": done.returncode, "resumed": resumed}
-        row["seconds_of_last_stage"] = round(perf_counter() - start, 1)
-        row["cpu_seconds_of_last_stage"] = round(_cpu_of_children() - before, 1)
-        if done.returncode == 0:
-            document = json.loads(done.stdout)
-            row |= {key: document[key] for key in ("total_timesteps", "wall_s", "weights_sha256", "eval")}
-        else:
-            row["error"] = done.stderr[-2000:]
+        row = {"seed": seed, **(kept(folder) if options.read else trained(folder, seed, options))}
         if (folder / "evals.jsonl").exists():
             row["curve"] = curve(folder)
         runs.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
     return {
         "env": options.env,
-        "command": f"steadyrl train ppo {options.env} --seed S {shlex.join(more)}".strip(),
+        "command": f"steadyrl train ppo {options.env} --seed S {shlex.join(changes(options))}".strip(),
         "cores_used": len(os.sched_getaffinity(0)),
         "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
         "versions": {name: metadata.version(name) for name in ("steadyrl", "torch", "gymnasium", "ale-py")},
         "runs": runs,
     }
+
+
+def changes(options: argparse.Namespace) -> list[str]:
+    """What differs from the preset, as words of the command."""
+    total = [] if options.total_timesteps is None else ["--total-timesteps", str(options.total_timesteps)]
+    return [*total, *options.more]
+
+
+def trained(folder: Path, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """One run, begun or resumed."""
+    words = ["train", "ppo", options.env, "--seed", str(seed), *changes(options), "--eval-episodes", str(EPISODES)]
+    words += ["--json", "--quiet", "--run-dir", str(folder)]
+    resumed = (folder / "config.json").exists()
+    if resumed:
+        total = options.total_timesteps
+        words = ["resume", str(folder), "--json", "--quiet", *(["--total-timesteps", str(total)] if total else [])]
+    start, before = perf_counter(), _cpu_of_children()
+    done = subprocess.run([options.python, "-m", "steadyrl", *words], capture_output=True, text=True, check=False)
+    row: dict[str, Any] = {"status": done.returncode, "resumed": resumed}
+    row["seconds_of_last_stage"] = round(perf_counter() - start, 1)
+    row["cpu_seconds_of_last_stage"] = round(_cpu_of_children() - before, 1)
+    if done.returncode != 0:
+        return row | {"error": done.stderr[-2000:]}
+    document = json.loads(done.stdout)
+    return row | {key: document[key] for key in ("total_timesteps", "wall_s", "weights_sha256", "eval")}
+
+
+def kept(folder: Path) -> dict[str, Any]:
+    """What a run folder holds of a run that was made before, ended or not."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    row = {"status": manifest["status"], "steps": last["step"], "wall_s": last["time_s"]}
+    return row | {"mean_of_last_100_games": last.get("rollout/ep_rew_mean"), "eval": manifest.get("eval")}
 
 
 def curve(folder: Path) -> list[dict[str, Any]]:
@@ -135,6 +151,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--total-timesteps", type=int, help="the preset's by default")
     parser.add_argument("--folder", type=Path, default=Path("runs"), help="where the run folders are made")
+    parser.add_argument("--read", action="store_true", help="train nothing: tell what the run folders hold")
     parser.add_argument("--more", nargs=argparse.REMAINDER, default=[], help="further words for `steadyrl train`")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--peer-python", default=str(HERE.parent / ".venv-peers" / "bin" / "python"))

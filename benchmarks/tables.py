@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+import atari_tables
 import checker_tables
 
 from steadyrl.cli.flags import flags_of, shown
@@ -385,6 +386,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "checker-score": lambda: checker_tables.score(table),
     "checker-unseen": lambda: checker_tables.unseen(table),
     "checker-registered": lambda: checker_tables.registered(table),
+    "atari-pong": lambda: atari_tables.pong(table),
+    "atari-speed": lambda: atari_tables.speed(table),
     "settings": settings,
     "wrappers": wrappers,
     "presets": preset_list,
