@@ -179,9 +179,11 @@ def end(process: int) -> None:
 
 @pytest.fixture(autouse=True)
 def cleared() -> Iterator[None]:
-    """Nothing that an environment started outlives its test."""
+    """Nothing that an environment started or set outlives its test."""
     STOP.clear()
+    before = np.geterr()
     yield
+    np.seterr(**before)
     STOP.set()
     for process in list(STARTED):
         end(process)
@@ -209,6 +211,16 @@ def forking(self: Any) -> None:
 def threading_begin(self: Any) -> None:
     Walk.begin(self)
     threading.Thread(target=STOP.wait, daemon=True).start()
+
+
+def ignoring_overflow(self: Any) -> None:
+    Walk.begin(self)
+    np.seterr(over="ignore")
+
+
+def ignoring_here(self: Any) -> None:
+    with np.errstate(over="ignore"):
+        Walk.begin(self)
 
 
 class Registered(Walk):
@@ -318,6 +330,7 @@ CASES = [
     Case("SRL-RND-003", "render", Drawn, Painted),
     Case("SRL-PRC-012", "process", variant(Server, ends=False), Server),
     Case("SRL-PRC-013", "process", variant(close=leaving)),
+    Case("SRL-PRC-015", "process", variant(begin=ignoring_overflow), variant(begin=ignoring_here)),
     Case("SRL-RES-003", "resources", variant(begin=forking), Server),
     Case("SRL-RES-004", "resources", variant(begin=threading_begin)),
     Case("SRL-RES-005", "resources", Registered, Unlisted),
@@ -376,3 +389,13 @@ def test_a_broken_neighbour_is_no_interference() -> None:
 def test_six_values_are_one_fault() -> None:
     more = changed("step", lambda self, told: (*told, 0.5))
     assert {f.code for f in found(more, "survey") if f.severity != "note"} == {"SRL-API-004"}
+
+
+@pytest.mark.parametrize("daemon", [True, False])
+def test_threads_that_keep_a_process_alive_are_an_error(daemon: bool) -> None:
+    def begin(self: Any) -> None:
+        Walk.begin(self)
+        threading.Thread(target=STOP.wait, daemon=daemon).start()
+
+    told = [f for f in found(variant(begin=begin), "process") if f.code == "SRL-PRC-011"]
+    assert [f.severity for f in told] == ["note" if daemon else "error"]

@@ -367,6 +367,7 @@ ELSEWHERE = {  # held by tests of their own
             "SRL-VEC-012",
             "SRL-PRC-012",
             "SRL-PRC-013",
+            "SRL-PRC-015",
             "SRL-RES-003",
             "SRL-RES-004",
             "SRL-RES-005",

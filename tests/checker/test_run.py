@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,27 @@ def test_a_report_says_which_rules_of_practice_hold() -> None:
     assert states["1,000 random steps hold"] == "not looked at"  # only 200 were taken
     assert {name for name, reason in report.fits.items() if not reason} == {"ppo", "a2c", "dqn", "sac"}
     assert "errors" in str(report)
+
+
+def test_a_class_of_a_script_can_be_pickled_where_the_script_can(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import dataclasses, steadyrl as srl\n"
+        "from support.checked_envs import Walk\n"
+        "@dataclasses.dataclass\nclass Cart:\n    x: float = 0.0\n"
+        "class Mine(Walk):\n"
+        "    def begin(self):\n        super().begin()\n        self.cart = Cart(self.x)\n"
+        "if __name__ == '__main__':\n"
+        "    report = srl.check_env(Mine, quick=True)\n"
+        "    print([f.message for f in report.findings if f.severity == 'error'], 'process' in report.experiments)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, env=with_tests())
+    assert (done.stdout, done.stderr) == ("[] True\n", "")
+
+
+def with_tests() -> dict[str, str]:
+    """The environment of a process that finds what this one does."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def test_no_process_of_the_checker_imports_torch() -> None:

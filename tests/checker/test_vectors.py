@@ -11,6 +11,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from steadyrl.checker.experiments import found_in
+from steadyrl.checker.probe.batched import batched
 from steadyrl.checker.probe.vector_probe import VectorProbe
 from support.checked_envs import Hops, Walk
 from support.checker import SMALL, codes, stage_of
@@ -147,6 +148,34 @@ def findings(make: Callable[[int], Any], single: type[Walk] = Walk) -> Any:
 @pytest.mark.parametrize(("code", "make"), CASES, ids=[code for code, _ in CASES])
 def test_a_fault_is_found(code: str, make: Callable[[int], Any]) -> None:
     assert code in codes(findings(make)[1])
+
+
+class Telling(Walk):
+    """Its info is a whole number now and then."""
+
+    def info(self) -> dict[str, Any]:
+        return {"gap": self.x if self.t % 3 else 0}
+
+
+def wrong_info(self: Any, obs: Any, rewards: Any, terminated: Any, truncated: Any, infos: Any) -> Any:
+    return obs, rewards, terminated, truncated, infos | {"gap": infos["gap"] + 1.0}
+
+
+def right_info(self: Any, obs: Any, rewards: Any, terminated: Any, truncated: Any, infos: Any) -> Any:
+    return obs, rewards, terminated, truncated, infos | {"gap": np.array([env.info()["gap"] for env in self.envs])}
+
+
+def test_infos_of_a_native_vector_are_those_of_single_environments() -> None:
+    wrong, right = (
+        findings(fleet(changed=change, single=Telling, mode=AutoresetMode.NEXT_STEP), Telling)[1]
+        for change in (wrong_info, right_info)
+    )
+    assert "infos['gap']" in next(each.message for each in wrong if each.code == "SRL-VEC-002")
+    assert right == []
+
+
+def test_whole_numbers_among_others_in_infos_are_no_fault_of_gymnasiums_vectors() -> None:
+    assert found_in("batched", batched(stage_of(Telling))) == []
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)

@@ -13,7 +13,7 @@ from steadyrl.checker.plan import Plan
 from steadyrl.checker.probe.stage import Stage
 from support.checked_envs import Walk
 
-SMALL = Plan("full", 600, 5.0, 40, 1, 2.0, 2_100, 40, 40)
+SMALL = Plan("full", 600, 5.0, 40, 1, 2.0, 6_000, 40, 40)
 assert rules.SUBJECTS
 
 

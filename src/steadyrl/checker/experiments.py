@@ -71,6 +71,8 @@ def _survey(stage: Stage, context: Context) -> Survey:
     surveyor.driver.close()
     context.logs = tuple(surveyor.logs)
     times = sorted(survey.times)
+    if times:
+        stage.plan = stage.plan.for_steps_of(times[len(times) // 2])
     context.numbers |= {
         "steps": survey.steps,
         "episodes": len(survey.episodes),
@@ -88,6 +90,8 @@ def _repeat(stage: Stage, context: Context) -> Repeats:
     repeater.found.declared = context.facts.nondeterministic
     found = repeater.run()
     context.first = found.play
+    if found.cause is not None:  # the same would only show again in what is played again later
+        context.logs = ()
     return found
 
 

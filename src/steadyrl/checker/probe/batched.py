@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +17,8 @@ from steadyrl.checker.probe.stage import Stage
 from steadyrl.checker.probe.vector_probe import VectorProbe
 from steadyrl.checker.probe.vectors import Vectors
 
-_STEPS = 60
+_STEPS, _COUNT = 60, 3
+_BUDGET_S = 1.5  # CPU seconds after which no other way is begun
 _MODES = {mode.value: mode for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)}
 
 
@@ -47,9 +49,10 @@ def batched(stage: Stage) -> Batched | None:
         f"SyncVectorEnv, {name}": partial(_sync, make, mode) for name, mode in _MODES.items()
     }
     ways["AsyncVectorEnv"] = partial(_in_processes, make)
-    found = Batched()
+    found, start = Batched(), time.process_time()
     for name, way in ways.items():
-        found.seen[name] = VectorProbe(few, way, native=False).run()
+        if time.process_time() - start < _BUDGET_S:
+            found.seen[name] = VectorProbe(few, way, native=False, count=_COUNT).run()
     return found
 
 

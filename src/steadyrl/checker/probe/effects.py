@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from steadyrl.checker.probe.policies import Maker, Policy, at_random
 
 Playing = Callable[[Policy, int], Play]  # policy and seed -> what came of it
 
+_BUDGET_S = 1.5  # CPU seconds for the comparison of rewards
 _SWITCHES = (1, 12)  # steps after which policies begin to differ
 _VARIED = 0.3  # of the rewards are not the usual one
 _COMPARED = 40  # rows after that, of all episodes, which have to be alike before anything is said
@@ -25,7 +27,10 @@ def rewards_follow(playing: Playing, makers: Sequence[Maker], starts: int) -> bo
     to.
     """
     courses: list[Play] = []
+    begun = time.process_time()
     for seed in range(SEED, SEED + starts):
+        if time.process_time() - begun > _BUDGET_S:
+            return None
         plays = [_of_rewards(playing(maker(seed + number), seed)) for number, maker in enumerate(makers)]
         if any(split(plays[0], other) is not None for other in plays[1:]):
             return True

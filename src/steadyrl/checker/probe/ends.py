@@ -13,7 +13,8 @@ from steadyrl.checker.probe.policies import Maker, act, always, at_random, corne
 from steadyrl.checker.probe.stage import Stage
 
 _TRIES = 4
-_LONG_S, _QUICK_S = 2.5, 0.2  # CPU seconds for the search of an end
+_SHORT = 200  # steps of an episode by one of many policies
+_LONG_S, _QUICK_S = 2.5, 0.3  # CPU seconds for the search of an end
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Ends:
         tried: How many such steps were tried.
         found: An episode ended.
         steps: Steps in which an end was looked for.
+        longest: Steps of the longest episode among them.
         early: A step before the first reset was taken as any other.
         limit: Registered limit.
         broken: It raised something meanwhile.
@@ -34,6 +36,7 @@ class Ends:
     tried: int = 0
     found: bool = False
     steps: int = 0
+    longest: int = 0
     early: bool = False
     limit: int | None = None
     broken: bool = False
@@ -52,9 +55,10 @@ def ends(stage: Stage, limit: int | None) -> Ends:
         budget = max(stage.plan.long_steps, 1_000)
         number = 0
         while result.tried < _TRIES and result.steps < budget and time.process_time() - start < limit_s:
-            maker = makers[number % len(makers)]
-            length = min(budget - result.steps, 50 * 2 ** min(number // len(makers), 12))
-            _episode(driver, maker(SEED + number), SEED + number, length, result)
+            first = number < len(makers)  # each way to act for a while, then few ways for as long as it takes
+            maker = makers[number] if first else makers[number % 2]
+            length = _SHORT if first else budget - result.steps
+            _episode(driver, maker(SEED + number), SEED + number, length, result, until=start + limit_s)
             number += 1
         driver.close()
     except Broken:
@@ -74,11 +78,14 @@ def _early(stage: Stage) -> bool:
     return True
 
 
-def _episode(driver: Driver, policy: Any, seed: int, length: int, result: Ends) -> None:
+def _episode(driver: Driver, policy: Any, seed: int, length: int, result: Ends, until: float) -> None:
     driver.reset(seed=seed)
     for _ in range(length):
+        if time.process_time() > until:
+            return
         step = driver.step(act(policy, driver))
         result.steps += 1
+        result.longest = max(result.longest, driver.steps)
         if not over(step):
             continue
         result.found = True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -32,6 +33,8 @@ class Process:
         close: What a close raised.
         closing: In which state that was.
         threads: Threads that were left after it was closed.
+        lasting: Those of them that keep a process from ending.
+        altered: What of the process is another than before, in words: name -> from what to what.
         children: Processes that were left then.
     """
 
@@ -43,13 +46,15 @@ class Process:
     close: Fault | None = None
     closing: str = ""
     threads: int = 0
+    lasting: int = 0
+    altered: dict[str, str] = field(default_factory=dict)
     children: int = 0
 
 
 def process(stage: Stage) -> Process:
     """Pickle, compare the copy, close once and twice."""
     found = Process()
-    before, below = threading.active_count(), world.children()
+    before, below = set(threading.enumerate()), world.children()
     _pickling(stage, found)
     for state, steps, times in (
         ("before its first reset", -1, 1),
@@ -61,7 +66,11 @@ def process(stage: Stage) -> Process:
     ):
         if found.close is None:
             _closing(stage, found, state, steps, times)
-    found.threads = max(0, threading.active_count() - before)
+    left = set(threading.enumerate()) - before
+    found.threads, found.lasting = len(left), sum(not thread.daemon for thread in left)
+    now = world.shared()
+    altered = {name: one for name, one in stage.shared.items() if one and now[name] != one}
+    found.altered = {name: f"{one} and now {now[name]}" for name, one in altered.items()}
     found.children = max(0, world.children() - below)
     return found
 
@@ -74,6 +83,7 @@ def _pickling(stage: Stage, found: Process) -> None:
         return
     inner: Any = driver.env.unwrapped
     found.ez = isinstance(inner, EzPickle)
+    _name_here(type(inner))
     data: Any = None
     for when, steps in (("when it is new", -1), ("in the middle of an episode", 3)):
         try:
@@ -89,6 +99,21 @@ def _pickling(stage: Stage, found: Process) -> None:
     if data is not None:
         _copied(stage, found, driver, data)
     driver.close()
+
+
+def _name_here(kind: type) -> None:
+    """Put the classes of a user's script, which came here by value, where they are while the script runs."""
+    main = sys.modules["__main__"]
+    for each in kind.__mro__:
+        if each.__module__ != main.__name__:
+            continue
+        names: dict[str, Any] = {each.__name__: each}
+        for member in vars(each).values():
+            known = getattr(member, "__globals__", {}).items()
+            names |= {name: value for name, value in known if getattr(value, "__module__", "") == main.__name__}
+        for name, value in names.items():
+            if not hasattr(main, name):
+                setattr(main, name, value)
 
 
 def _copied(stage: Stage, found: Process, driver: Driver, data: Any) -> None:

@@ -10,7 +10,7 @@ import gymnasium as gym
 
 from steadyrl.checker.plan import Plan
 from steadyrl.checker.probe.driver import Broken, Driver, fault_of
-from steadyrl.checker.probe.world import Output, Silence
+from steadyrl.checker.probe.world import Output, Silence, shared
 from steadyrl.envs.workers.recipe import Recipe
 from steadyrl.errors import SteadyRLError
 
@@ -34,6 +34,7 @@ class Stage:
         stderr: The same.
         heard: Bytes of each stream that were there at the last look.
         registered: Gymnasium's specification where the environment was given by id.
+        shared: What all code of the process shares, as it was before the first environment was made.
         recipe: What makes the environment in another process; None where nothing does.
     """
 
@@ -46,6 +47,7 @@ class Stage:
     heard: dict[str, int] = field(default_factory=dict)
     registered: Any = None
     recipe: Recipe | None = None
+    shared: dict[str, str] = field(default_factory=shared)
     _one: Driver | None = None
 
     def drive(self, render_mode: str | None = None) -> Driver:

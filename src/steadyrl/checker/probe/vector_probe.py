@@ -22,7 +22,7 @@ from steadyrl.checker.probe.values import apart, brief, difference, own
 from steadyrl.checker.probe.vector_actions import vector_actions
 from steadyrl.checker.probe.vectors import NUM_ENVS, Unlike, Vectors, entry_of, form_fault, mode_of, row_of
 
-_CPU_S, _QUICK_S = 3.0, 0.2  # for the comparison
+_CPU_S, _QUICK_S = 3.0, 0.2  # for the comparison, and for one of several
 
 
 class VectorProbe:
@@ -33,6 +33,7 @@ class VectorProbe:
         make: Makes the vector version with so many environments; None where there is only `instance`.
         instance: A vector environment that was given.
         singles: Whether single environments can be made to compare with.
+        count: How many environments are made.
         native: Whether it is code of its own: then a second one with the same seed, and infos, are looked at too.
     """
 
@@ -43,9 +44,10 @@ class VectorProbe:
         instance: VectorEnv[Any, Any, Any] | None = None,
         singles: bool = True,
         native: bool = True,
+        count: int = NUM_ENVS,
     ) -> None:
         self._stage, self._make, self._instance, self._singles = stage, make, instance, singles
-        self._native = native
+        self._native, self._count = native, count
         self.found = Vectors()
         self._mode = "NextStep"
 
@@ -74,7 +76,7 @@ class VectorProbe:
             return self._instance
         self._stage.beat("make", 0, None)
         try:
-            return self._make(NUM_ENVS)
+            return self._make(self._count)
         except BaseException as error:
             raise Broken(fault_of(error, "make", 0)) from error
         finally:
@@ -98,7 +100,7 @@ class VectorProbe:
             self.found.alike = same and any(difference(starts[0], start) is not None for start in starts[1:])
         choose, start = vector_actions(vector), time.process_time()
         for step in range(1, self._stage.plan.vector_steps + 1):
-            if time.process_time() - start > (_QUICK_S if self._stage.plan.quick else _CPU_S):
+            if time.process_time() - start > (_CPU_S if self._native and not self._stage.plan.quick else _QUICK_S):
                 break
             self.found.compared = step
             actions = choose(step, obs, infos)
@@ -181,8 +183,6 @@ class VectorProbe:
             if again is not None and self.found.final is None:
                 self.found.unlike = Unlike(step, i, f"the new episode starts with {again.other} instead of {again.one}")
             return
-        if not ended:
-            self._infos(told.info, result[4], step, i)
         unlike = apart(own(told.obs), obs)
         if unlike is not None:
             what = f"the observation{unlike.path} is {unlike.other} instead of {unlike.one}"

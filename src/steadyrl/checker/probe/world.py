@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
+import signal
 import struct
 import sys
 import threading
@@ -29,6 +31,25 @@ def generators() -> dict[str, Any]:
     if torch is not None and hasattr(torch, "get_rng_state"):
         states["torch"] = torch.get_rng_state().numpy().tobytes()
     return states
+
+
+def shared() -> dict[str, str]:
+    """What else all code of this process shares, in words: an environment that alters it alters its neighbours."""
+    folder = "none"
+    with suppress(OSError):
+        folder = os.getcwd()
+    torch: Any = sys.modules.get("torch")
+    return {
+        "the working directory": folder,
+        "NumPy's handling of errors": repr(np.geterr()),
+        "NumPy's way to print": repr(sorted(np.get_printoptions().items(), key=str)),
+        "garbage collection": str(gc.isenabled()),
+        "the limit of recursion": str(sys.getrecursionlimit()),
+        "the handler of SIGINT": repr(signal.getsignal(signal.SIGINT)),
+        "the handler of SIGTERM": repr(signal.getsignal(signal.SIGTERM)),
+        "sys.stdout": f"{type(sys.stdout).__name__} {id(sys.stdout)}",
+        "torch's default dtype": str(torch.get_default_dtype()) if hasattr(torch, "get_default_dtype") else "",
+    }
 
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

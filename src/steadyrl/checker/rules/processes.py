@@ -160,6 +160,20 @@ def close_fails(process: Process) -> Iterator[Found]:
 
 
 @rule(
+    "SRL-PRC-015",
+    "process-altered",
+    "warning",
+    "process",
+    "the environment alters what all code of its process shares",
+    "Put it back before the call returns; np.errstate and np.printoptions do, and a folder of its own needs no chdir.",
+)
+def altered(process: Process) -> Iterator[Found]:
+    """Working directory, NumPy's settings, signal handlers, sys.stdout and the like belong to the whole program."""
+    for name, how in list(process.altered.items())[:1]:
+        yield Found(f"Using it changed {name}: it was {how}.", {"key": name, "value": how})
+
+
+@rule(
     "SRL-PRC-013",
     "exits-process",
     "error",
@@ -183,7 +197,14 @@ def exits_when_closed(process: Process) -> Iterator[Found]:
 )
 def thread_leak(process: Process) -> Iterator[Found]:
     """What an environment starts, it ends."""
-    if process.threads:
+    if process.lasting:
+        yield Found(
+            f"{process.lasting} threads were left after closing some instances, and they are no daemons: the process "
+            "cannot end while they run.",
+            {"value": process.lasting},
+            severity="error",
+        )
+    elif process.threads:
         yield Found(f"{process.threads} threads were left after closing some instances.", {"value": process.threads})
 
 
