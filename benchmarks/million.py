@@ -101,7 +101,10 @@ def one(algo: str, total: int, seed: int, threads: int, folder: Path) -> dict[st
         "status": result["status"],
         "eval": result["eval"],
         "weights_sha256": result["weights_sha256"],
-        "lineage": json.loads((run / "manifest.json").read_text(encoding="utf-8")).get("lineage"),
+        "lineage": [
+            {name: fact for name, fact in resumed.items() if name != "command_line"}  # it holds this machine's paths
+            for resumed in json.loads((run / "manifest.json").read_text(encoding="utf-8")).get("lineage", [])
+        ],
         "minutes": round((time.monotonic() - start) / 60, 1),
         "curve": [
             [row["step"], round(row["mean"], 1)]
