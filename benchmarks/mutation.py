@@ -61,7 +61,7 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "workers-vector": (
         [f"{_WORKERS}vector.py"],
-        [f"{_OF_WORKERS}test_{name}.py" for name in ("vector_told", "restart", "vector", "state", "faults")],
+        [f"{_OF_WORKERS}test_{name}.py" for name in ("vector_told", "restart", "state")],
     ),
     "guard": (
         ["src/steadyrl/algorithms/guard.py", "src/steadyrl/training/guards.py"],

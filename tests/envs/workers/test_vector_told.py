@@ -16,7 +16,7 @@ from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.restart import Restarts
 from steadyrl.envs.serial import SerialVectorEnv
 from steadyrl.envs.workers.vector import WorkerVectorEnv
-from steadyrl.errors import RunFailedError
+from steadyrl.errors import RunFailedError, UserError
 from support.envs import SpaceProbe
 from support.faults import Faulty
 from support.leftovers import nothing_left
@@ -106,3 +106,21 @@ def test_after_a_failure_only_those_are_waited_for_that_have_not_told_theirs() -
     assert sorted(number for number, _ in over) == sorted(others)
     assert all(number not in awaited for number, awaited in over)
     assert over[-1][1] == set()
+
+
+@pytest.mark.parametrize("arguments", [{"context": "fork"}, {"workers": 0}, {"timeout": 0.0}])
+def test_what_cannot_be_is_refused_before_anything_is_started(arguments: dict[str, Any]) -> None:
+    with nothing_left(), pytest.raises(UserError) as caught:
+        WorkerVectorEnv(make_env_factory(Faulty), 1, **arguments)
+    assert caught.value.remedy
+
+
+def test_the_first_that_cannot_be_closed_is_told_when_all_have_ended() -> None:
+    with nothing_left():
+        envs = WorkerVectorEnv(make_env_factory(partial(Faulty, "raise", "close")), 3, workers=2)
+        envs.reset(seed=[1, 2, 3])
+        with pytest.raises(RunFailedError, match=r"Environment [01] raised MotorError in close\(\)"):
+            envs.close()
+        with pytest.raises(RunFailedError, match="are closed"):
+            envs.step(ACTIONS)
+    assert not any(process.is_alive() for process in envs._crew.processes)
