@@ -215,7 +215,7 @@ def test_case_16_integers_of_any_shape_reach_the_network_as_one_hot_codes() -> N
         changed = {path: array.copy() for path, array in tree.items()}
         flat = changed[PATHS[place]].reshape(-1)
         flat[1] = (flat[1] + 1) % 3
-        encoder = agent.policy.net.encoder
+        encoder: Any = agent.policy.net.encoder
         codes = [encoder({path: torch.as_tensor(array) for path, array in part.items()}) for part in (tree, changed)]
         difference = (codes[0] - codes[1])[0]
         assert sorted(difference[difference != 0].tolist()) == [-1.0, 1.0]
