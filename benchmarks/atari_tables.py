@@ -35,7 +35,10 @@ def _run_row(run: dict[str, Any]) -> list[str]:
     else:
         low, high = final["ci95"]
         text = f"{final['mean']:.1f} over {final['episodes']} games, 95% interval {low:.1f} to {high:.1f}"
-    return [str(run["seed"]), f"{steps:,}", f"{run['wall_s'] / 60:.0f}", way, text]
+    minutes = f"{run['wall_s'] / 60:.0f}"
+    if "cpu_seconds_of_last_stage" in run and not run["resumed"]:
+        minutes += f", {run['cpu_seconds_of_last_stage'] / 60:.0f} of the processor"
+    return [str(run["seed"]), f"{steps:,}", minutes, way, text]
 
 
 def speed(table: Table, results: Path = RESULTS) -> str:

@@ -344,8 +344,9 @@ def compatibility() -> str:
         rows.append([family, env, *marks, ", ".join(sorted(snapshots))])
     notes = "".join(f"{i}. {reason}\n" for i, reason in enumerate(reasons, 1))
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
-    steps = " or ".join(f"{number:,}" for number in sorted({cell["steps"] for cell in document["cells"]}))
-    note = f"{steps} steps each, episodes cut at {document['episode_limit']}; {versions}.\n"
+    steps = {vec: sorted({c["steps"] for c in document["cells"] if c["vec"] == vec}) for vec in ("sync", "async")}
+    told = [f"{vec} {' or '.join(f'{number:,}' for number in found)}" for vec, found in steps.items() if found]
+    note = f"Steps of training: {', '.join(told)}; episodes cut at {document['episode_limit']}; {versions}.\n"
     packages = {family: found for family, found in document["packages"].items() if found}
     for family, found in packages.items():
         note += f"{family}: {', '.join(f'{name} {version}' for name, version in found.items())}.\n"
@@ -353,7 +354,9 @@ def compatibility() -> str:
 
 
 def _mark(cells: list[dict[str, Any]], reasons: list[str]) -> str:
-    """The answer of one environment and algorithm: one where the backends agree; `no` with the number of its reason."""
+    """The answer of one environment and algorithm: one where both backends agree, else with the backends that gave it;
+    `no` with the number of its reason.
+    """
     found: dict[str, list[str]] = {}
     for cell in cells:
         answer = str(cell["result"])
@@ -363,7 +366,7 @@ def _mark(cells: list[dict[str, Any]], reasons: list[str]) -> str:
                 reasons.append(reason)
             answer += f" ({reasons.index(reason) + 1})"
         found.setdefault(answer, []).append(cell["vec"])
-    if len(found) == 1:
+    if len(found) == 1 and len(cells) == 2:
         return next(iter(found))
     return ", ".join(f"{answer} {' '.join(vecs)}" for answer, vecs in found.items()) or "not run"
 
