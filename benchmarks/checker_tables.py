@@ -19,6 +19,8 @@ WHY: dict[tuple[str, str], str] = {
     ("LunarLander", "obs-out-of-space"): "Right: the lander can fly higher and faster than the bounds say.",
     ("BipedalWalker", "obs-out-of-space"): "Right: the hull can turn further than the bounds say when it falls.",
     ("BipedalWalker", "reset-leak"): "Right: the world of Box2D outlives a reset, and its solver remembers contacts.",
+    ("CliffWalking", "step-after-end"): "Right: its table of transitions goes on from the goal as from any other cell.",
+    ("Taxi", "step-after-end"): "Right: its table of transitions goes on after the passenger was set down.",
     ("Pusher", "dead-feature"): "Right: the goal and the heights never change; they can be left out.",
     ("InvertedDoublePendulum", "dead-feature"): "Right: this constraint force is 0 unless the slider meets its end.",
     ("Ant", "dead-feature"): "Right for the policies here: contact forces of bodies that touch nothing stay 0.",

@@ -55,6 +55,11 @@ def said_in_info(self: Any, told: Told) -> Told:
     return obs, reward, terminated or truncated, False, info | {"TimeLimit.truncated": truncated}
 
 
+def cut_as_end(self: Any, told: Told) -> Told:
+    obs, reward, terminated, truncated, info = told
+    return obs, reward, terminated or truncated, False, info
+
+
 class Guarded(Walk):
     """Sound: refuses a step before the first reset."""
 
@@ -302,6 +307,27 @@ class Drawn(Painted):
         self.wind += 0.1 * (self.render_mode is not None)
 
 
+class Deck(Hops):
+    """Sound: ends when the deck is empty, which is seen; its size differs, and the longest are whole ones."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.observation_space = spaces.Dict(x=UNIT, deck=spaces.MultiBinary(12))
+
+    def begin(self) -> None:
+        super().begin()
+        self.deck = self.np_random.permutation(12)[: self.np_random.integers(9, 13)]
+
+    def observe(self) -> Any:
+        return {"x": super().observe()[:1], "deck": np.isin(np.arange(12), self.deck).astype(np.int8)}
+
+    def step(self, action: Any) -> Told:
+        self.deck = self.deck[1:]
+        self.x *= 0.5
+        _, reward, _, _, info = super().step(action)
+        return self.observe(), reward, not len(self.deck), False, info
+
+
 CASES = [
     Case("SRL-SPC-009", "facts", with_spaces(observation=spaces.Box(-1, 1, (3, 0))), Parts),
     Case("SRL-SPC-009", "facts", with_spaces(observation=spaces.Dict(x=UNIT, y=spaces.Dict()))),
@@ -317,6 +343,7 @@ CASES = [
     Case("SRL-SEED-001", "repeat", variant(reset=falsy_seed)),
     Case("SRL-SEED-014", "survey repeat again", Harder),
     Case("SRL-SEED-015", "survey repeat again", variant(begin=by_the_day)),
+    Case("SRL-EPI-001", "survey", changed("step", cut_as_end), Deck),
     Case("SRL-EPI-007", "survey", changed("step", said_in_info)),
     Case("SRL-EPI-008", "ends", Walk, Guarded),
     Case("SRL-ACT-002", "facts", with_spaces(action=spaces.Tuple((UNIT, spaces.Discrete(1)))), Parts),

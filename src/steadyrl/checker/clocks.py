@@ -10,10 +10,11 @@ from steadyrl.checker.probe.survey import Survey
 
 _WITHIN = 0.5  # steps: closer than that is the right step
 _ROWS = 4_000
+_SUPPORT = 3  # episodes that agree; two may do so by chance
 
 
 def clock_is_observed(survey: Survey, longest: int) -> bool:
-    """Whether the observation tells the step, as an entry of its own or by a sum over entries.
+    """Whether the observation tells the step, as an entry of its own or by a sum over entries, or that the end is next.
 
     Args:
         survey: Its features, and the step of each.
@@ -22,7 +23,9 @@ def clock_is_observed(survey: Survey, longest: int) -> bool:
     rows, steps, episodes = survey.rows[:_ROWS], survey.row_steps[:_ROWS], survey.row_episodes[:_ROWS]
     good = np.isfinite(rows).all(1)
     rows, steps, episodes = rows[good], steps[good], episodes[good]
-    return _is_an_entry(rows, steps, longest) or _is_a_sum(rows, steps, episodes)
+    if _is_an_entry(rows, steps, longest) or _is_a_sum(rows, steps, episodes):
+        return True
+    return _tells_the_end(survey, longest)
 
 
 def _is_an_entry(rows: Any, steps: Any, longest: int) -> bool:
@@ -52,3 +55,19 @@ def _is_a_sum(rows: Any, steps: Any, episodes: Any) -> bool:
     weights = np.linalg.lstsq(wide[learnt], steps[learnt].astype(float), rcond=None)[0]
     errors = np.abs(wide[~learnt] @ weights - steps[~learnt])
     return bool(np.quantile(errors, 0.95) < _WITHIN)
+
+
+def _tells_the_end(survey: Survey, longest: int) -> bool:
+    """A value of an entry, or of the sum of a part, after which episodes always terminate, such as an empty deck."""
+    ended = [episode.complete and episode.own == (True, False) for episode in survey.episodes]
+    lengths = np.array([episode.length for episode in survey.episodes])
+    before = np.array(ended)[survey.row_episodes] & (survey.row_steps == lengths[survey.row_episodes] - 1)
+    last = before & (survey.row_steps == longest - 1)
+    if last.sum() < _SUPPORT:
+        return False
+    sums = [survey.rows[:, survey.parts == part].sum(1) for part in np.unique(survey.parts)]
+    for values in (*survey.rows.T, *sums):
+        told = values[last]
+        if (told == told[0]).all() and before[values == told[0]].all():
+            return True
+    return False

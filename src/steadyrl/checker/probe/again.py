@@ -75,11 +75,11 @@ def again(stage: Stage, logs: Iterable[Log], first: Play | None) -> Again:
             if found.leak is not None or found.chance is not None:
                 return found
         if first is not None:
-            driver = stage.drive()
             with world.another_day():
+                driver = stage.drive()
                 later = play(driver, at_random(driver.env.action_space), SEED, len(first.rows), cpu_s=stage.plan.play_s)
+                driver.close()
             found.later = split(first, later)
-            driver.close()
     except Broken:  # what it raised is found elsewhere
         return found
     return found

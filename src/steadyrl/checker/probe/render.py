@@ -34,8 +34,8 @@ _GRAPHICS = {
     "PIL",
 }
 _NOT_TRIED = ("human",)  # opens a window
-_PICTURES, _FEW = 60, 4  # of a mode, and the fewest of a slow one
-_PICTURES_S = 0.4
+_PICTURES, _FEW = 300, 4  # of a mode, and the fewest of a slow one
+_PICTURES_S, _QUICK_S = 0.4, 0.1
 
 
 @dataclass
@@ -90,7 +90,7 @@ def _try(stage: Stage, mode: str, found: Rendering) -> None:
         if driver.env.render_mode != mode:
             found.fails[mode] = f"the environment that was asked for it has render_mode {driver.env.render_mode!r}"
             return
-        wrong = _pictures(driver, mode)
+        wrong = _pictures(driver, mode, _QUICK_S if stage.plan.quick else _PICTURES_S)
         if wrong:
             found.fails[mode] = wrong
         elif found.changed is None:
@@ -127,7 +127,7 @@ def _lacking(fault: Fault) -> bool:
     return fault.library in _GRAPHICS or "DependencyNotInstalled" in fault.error or "ImportError" in fault.error
 
 
-def _pictures(driver: Driver, mode: str) -> str:
+def _pictures(driver: Driver, mode: str, limit_s: float) -> str:
     """What is wrong with what is drawn at a reset and in some episodes, their ends included, in words."""
     policy, first, spent = at_random(driver.env.action_space)(SEED), None, driver.spent
     driver.reset(seed=SEED)
@@ -139,7 +139,7 @@ def _pictures(driver: Driver, mode: str) -> str:
         first = picture if first is None else first
         if driver.steps and any(map(bool, driver.tap.flags)):
             driver.reset()
-        elif driver.spent - spent > _PICTURES_S and number >= _FEW:
+        elif driver.spent - spent > limit_s and number >= _FEW:
             break
         else:
             driver.step(act(policy, driver))
