@@ -138,6 +138,31 @@ def test_a_description_that_does_not_fit_is_refused(change: dict[str, Any], tmp_
         read_rings(described, store, make())
 
 
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_a_chunk_holds_the_rows_that_fit(num_envs: int, tmp_path: Path) -> None:
+    replay = make(num_envs=num_envs)
+    fill(replay, 20)
+    layouts = ReplayCapture(replay).take(ChunkStore(tmp_path / "chunks"))
+    fitting = {name: max(64 // (array.nbytes // len(array)), 1) for name, array in replay.rings.items()}
+    assert {name: layout.chunk_rows for name, layout in layouts.items()} == fitting
+    assert fitting["valid"] == 64 // num_envs
+    assert min(fitting.values()) < 16
+
+
+def test_no_more_is_copied_than_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replay = make()
+    fill(replay, 20)
+    sizes = [
+        len(chunk) for layout in ReplayCapture(replay).take(ChunkStore(tmp_path)).values() for chunk in layout.chunks
+    ]
+    assert len(sizes) > 20
+    for most in (sizes[0] - 1, sizes[0], sum(sizes[:7]) - 1, sum(sizes[:7]), sum(sizes)):
+        monkeypatch.setattr(chunks, "MOST_COPIED", most)
+        layouts = ReplayCapture(replay).take(ChunkStore(tmp_path / str(most)))
+        kept = [isinstance(chunk, bytes) for layout in layouts.values() for chunk in layout.chunks]
+        assert kept == [sum(sizes[: i + 1]) <= most for i in range(len(sizes))]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("row", [0, 11, 12])  # in the first chunk, in the last one, in one that is not yet full
 def test_numbers_that_are_not_finite_are_refused_where_they_count(
