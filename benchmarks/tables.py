@@ -380,6 +380,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "checker-rules": checker_tables.rules,
     "checker-score": lambda: checker_tables.score(table),
     "checker-unseen": lambda: checker_tables.unseen(table),
+    "checker-times": lambda: checker_tables.times(table),
     "checker-registered": lambda: checker_tables.registered(table),
     "settings": settings,
     "wrappers": wrappers,
