@@ -3,7 +3,7 @@
     python benchmarks/checker.py corpus FOLDER [NAME...]   # a labelled set of faulty and sound environments
     python benchmarks/checker.py unseen FOLDER [NAME...]   # another one, written by somebody who had not seen the rules
     python benchmarks/checker.py registered [NAME...]      # every environment that is registered here
-    python benchmarks/checker.py times                     # of a classic-control environment
+    python benchmarks/checker.py times                     # of classic-control environments
 
 Each part goes into benchmarks/results/checker.json; with NAMEs only rows of such names. QUICK=1 checks with --quick.
 FOLDER is a package with `register_all`, its labels.json and what the peers said in peers.json, where there is one
@@ -146,23 +146,28 @@ def registered(names: list[str]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def times(repeats: int = 3) -> dict[str, Any]:
+CLASSIC = ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1")
+
+
+def times(repeats: int = 1) -> dict[str, Any]:
     """Seconds of a full and a quick check, in processes of their own as the command runs them."""
-    found: dict[str, Any] = {}
-    for name, options in (("full", {}), ("quick", {"quick": True})):
-        taken = []
-        for _ in range(repeats):
-            start, cpu = time.perf_counter(), os.times()
-            srl.check_env("CartPole-v1", **options)  # type: ignore[arg-type]
-            now = os.times()
-            used = now.user + now.system + now.children_user + now.children_system
-            used -= cpu.user + cpu.system + cpu.children_user + cpu.children_system
-            taken.append((time.perf_counter() - start, used))
-        found[name] = {
-            "wall_s": statistics.median(t[0] for t in taken),
-            "cpu_s": statistics.median(t[1] for t in taken),
-        }
-    return found | {"env": "CartPole-v1", "repeats": repeats, "load": os.getloadavg()[0]}
+    found = {}
+    for env_id in CLASSIC:
+        found[env_id] = {plan: _taken(env_id, plan == "quick", repeats) for plan in ("full", "quick")}
+        print(env_id, found[env_id], flush=True)
+    return {"envs": found, "repeats": repeats, "load": os.getloadavg()[0]}
+
+
+def _taken(env_id: str, quick: bool, repeats: int) -> dict[str, float]:
+    taken = []
+    for _ in range(repeats):
+        start, cpu = time.perf_counter(), os.times()
+        srl.check_env(env_id, quick=quick)
+        now = os.times()
+        used = now.user + now.system + now.children_user + now.children_system
+        used -= cpu.user + cpu.system + cpu.children_user + cpu.children_system
+        taken.append((time.perf_counter() - start, used))
+    return {"wall_s": statistics.median(t[0] for t in taken), "cpu_s": statistics.median(t[1] for t in taken)}
 
 
 def main(words: list[str]) -> None:

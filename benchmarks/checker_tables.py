@@ -110,3 +110,14 @@ def _why(env: str, kind: str) -> str:
 
 def _stored(part: str) -> Any:
     return json.loads(RESULT.read_text()).get(part) if RESULT.exists() else None
+
+
+def times(table: Table) -> str:
+    """What a check takes."""
+    document = _stored("times")
+    if document is None:
+        return PENDING
+    rows = [
+        (env, *(f"{told[plan]['cpu_s']:.1f}" for plan in ("full", "quick"))) for env, told in document["envs"].items()
+    ]
+    return table(("environment", "full, CPU s", "quick, CPU s"), rows)

@@ -388,6 +388,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "checker-rules": checker_tables.rules,
     "checker-score": lambda: checker_tables.score(table),
     "checker-unseen": lambda: checker_tables.unseen(table),
+    "checker-times": lambda: checker_tables.times(table),
     "checker-registered": lambda: checker_tables.registered(table),
     "atari-pong": lambda: atari_tables.pong(table),
     "atari-speed": lambda: atari_tables.speed(table),

@@ -59,15 +59,15 @@ def _is_a_sum(rows: Any, steps: Any, episodes: Any) -> bool:
 
 def _tells_the_end(survey: Survey, longest: int) -> bool:
     """A value of an entry, or of the sum of a part, after which episodes always terminate, such as an empty deck."""
-    ended = [episode.complete and episode.own == (True, False) for episode in survey.episodes]
-    lengths = np.array([episode.length for episode in survey.episodes])
-    before = np.array(ended)[survey.row_episodes] & (survey.row_steps == lengths[survey.row_episodes] - 1)
+    ended = np.array([episode.complete and episode.own == (True, False) for episode in survey.episodes])
+    left = np.array([episode.length for episode in survey.episodes])[survey.row_episodes] - survey.row_steps
+    before, going = ended[survey.row_episodes] & (left == 1), left > 0
     last = before & (survey.row_steps == longest - 1)
     if last.sum() < _SUPPORT:
         return False
     sums = [survey.rows[:, survey.parts == part].sum(1) for part in np.unique(survey.parts)]
     for values in (*survey.rows.T, *sums):
         told = values[last]
-        if (told == told[0]).all() and before[values == told[0]].all():
+        if (told == told[0]).all() and before[going & (values == told[0])].all():
             return True
     return False
