@@ -339,9 +339,10 @@ def compatibility() -> str:
     reasons: list[str] = []
     rows = []
     for (family, env), algos in cells.items():
-        snapshots = {c["snapshot"].partition(":")[0] for found in algos.values() for c in found if "snapshot" in c}
         marks = [_mark(algos.get(algo, []), reasons) for algo in CONFIGS]
-        rows.append([family, env, *marks, ", ".join(sorted(snapshots))])
+        snapshots = {c["snapshot"]: None for found in algos.values() for c in found if "snapshot" in c}
+        ways = dict.fromkeys(_numbered(*text.partition(": ")[::2], reasons) for text in snapshots)
+        rows.append([family, env, *marks, ", ".join(ways)])
     notes = "".join(f"{i}. {reason}\n" for i, reason in enumerate(reasons, 1))
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
     steps = {vec: sorted({c["steps"] for c in document["cells"] if c["vec"] == vec}) for vec in ("sync", "async")}
@@ -361,14 +362,21 @@ def _mark(cells: list[dict[str, Any]], reasons: list[str]) -> str:
     for cell in cells:
         answer = str(cell["result"])
         if answer in ("no", "broken", "failed"):
-            reason = " ".join(str(cell["message"]).split())
-            if reason not in reasons:
-                reasons.append(reason)
-            answer += f" ({reasons.index(reason) + 1})"
+            answer = _numbered(answer, str(cell["message"]), reasons)
         found.setdefault(answer, []).append(cell["vec"])
     if len(found) == 1 and len(cells) == 2:
         return next(iter(found))
     return ", ".join(f"{answer} {' '.join(vecs)}" for answer, vecs in found.items()) or "not run"
+
+
+def _numbered(answer: str, reason: str, reasons: list[str]) -> str:
+    """An answer with the number of its reason, if it has one."""
+    text = " ".join(reason.split())
+    if not text:
+        return answer
+    if text not in reasons:
+        reasons.append(text)
+    return f"{answer} ({reasons.index(text) + 1})"
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

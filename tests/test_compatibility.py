@@ -70,15 +70,18 @@ def test_the_table_numbers_each_reason_once(module: Any, monkeypatch: pytest.Mon
         row("Dict", "sac", "async", result="no", message="SAC is for others."),
         row("Dict", "dqn"),
         row("Text", "ppo", result="no", message="Text is not."),
-        row("Text", "ppo", "async", steps=500),
+        row("Text", "ppo", "async", steps=500, snapshot="none: its state: unread"),
     ]
     packages = {"MuJoCo": {"mujoco": "3"}, "actions": {}}
     document = {"episode_limit": 5, "versions": {"torch": "2"}, "packages": packages, "cells": cells}
     (tmp_path / "compatibility.json").write_text(json.dumps(document))
     text = tables.compatibility()
     assert "| actions | Dict | yes | not run | yes sync | not run | not run | no (1) | native |" in text
-    assert "| actions | Text | no (2) sync, yes async |" in text
+    assert (
+        "| actions | Text | no (2) sync, yes async | not run | not run | not run | not run | not run | none (3) |"
+        in text
+    )
     assert (
         "\nSteps of training: sync 2,000, async 500 or 2,000; episodes cut at 5; torch 2.\nMuJoCo: mujoco 3.\n" in text
     )
-    assert text.endswith("1. SAC is for others.\n2. Text is not.\n")
+    assert text.endswith("1. SAC is for others.\n2. Text is not.\n3. its state: unread\n")
