@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from steadyrl.errors import NonFiniteError, RunFailedError, UserError
 from steadyrl.training import chunks, saving
 from steadyrl.training.checkpoint import INDEX, DamagedError, steps_in
 from steadyrl.training.chunks import ChunkStore, ReplayCapture
-from steadyrl.training.saving import STATE
+from steadyrl.training.saving import STATE, Saver
 from support.bundles import ABOUT
 from support.checkpoints import SESSION, Work
 from support.policies import make_policy
@@ -131,6 +132,24 @@ def test_numbers_of_rows_that_do_not_count_may_be_anything(tmp_path: Path) -> No
     replay.rings["rewards"][2, 0] = np.inf
     with pytest.raises(NonFiniteError, match="replay 'rewards' would hold numbers that are not finite"):
         ReplayCapture(replay).take(store)
+
+
+def test_a_saver_writes_while_the_training_goes_on_unless_told_otherwise(
+    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers: list[str] = []
+    write = Saver._write
+
+    def noted(saver: Saver, taken: Any) -> None:
+        writers.append(threading.current_thread().name)
+        write(saver, taken)
+
+    monkeypatch.setattr(Saver, "_write", noted)
+    saver = Saver(work.agent, work.copy(tmp_path / "run"), keep_last=1)
+    saver.save(SESSION)
+    saver.wait()
+    work.saver(work.copy(tmp_path / "other"), background=False).save(SESSION)
+    assert writers == ["steadyrl-checkpoint", threading.main_thread().name]
 
 
 def test_a_policy_that_is_not_finite_is_not_saved() -> None:
