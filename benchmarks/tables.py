@@ -341,7 +341,8 @@ def compatibility() -> str:
     for (family, env), algos in cells.items():
         marks = [_mark(algos.get(algo, []), reasons) for algo in CONFIGS]
         snapshots = {c["snapshot"]: None for found in algos.values() for c in found if "snapshot" in c}
-        ways = dict.fromkeys(_numbered(*text.partition(": ")[::2], reasons) for text in snapshots)
+        told_ways = [text.partition(": ") for text in snapshots]
+        ways = dict.fromkeys(_numbered(way, reason, reasons) for way, _, reason in told_ways)
         rows.append([family, env, *marks, ", ".join(ways)])
     notes = "".join(f"{i}. {reason}\n" for i, reason in enumerate(reasons, 1))
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
