@@ -138,7 +138,7 @@ def test_a_description_that_does_not_fit_is_refused(change: dict[str, Any], tmp_
         read_rings(described, store, make())
 
 
-@pytest.mark.parametrize("num_envs", [1, 2])
+@pytest.mark.parametrize("num_envs", [1, 2, 40])  # the last with rows larger than a chunk
 def test_a_chunk_holds_the_rows_that_fit(num_envs: int, tmp_path: Path) -> None:
     replay = make(num_envs=num_envs)
     fill(replay, 20)
