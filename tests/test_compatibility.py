@@ -72,6 +72,7 @@ def test_the_table_numbers_each_reason_once(module: Any, monkeypatch: pytest.Mon
         row("Text", "ppo", result="no", message="Text is not."),
         row("Text", "ppo", "async", steps=500, snapshot="none: its state: unread"),
     ]
+    cells.append({**row("highway_env:parking-v0", "ppo"), "family": "highway-env"})
     packages = {"MuJoCo": {"mujoco": "3"}, "actions": {}}
     document = {"episode_limit": 5, "versions": {"torch": "2"}, "packages": packages, "cells": cells}
     (tmp_path / "compatibility.json").write_text(json.dumps(document))
