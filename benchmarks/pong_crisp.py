@@ -20,5 +20,5 @@ class Crisp(gym.ObservationWrapper[Pixels, int, Pixels]):
     def observation(self, observation: Pixels) -> Pixels:
         """One picture."""
         things = np.abs(observation.astype(np.int16) - BACKGROUND) > 8
-        blocks: npt.NDArray[np.bool_] = things.reshape(42, 2, 42, 2).any(axis=(1, 3))
+        blocks = np.asarray(things.reshape(42, 2, 42, 2).any(axis=(1, 3)))
         return np.where(blocks, np.uint8(255), np.uint8(0))

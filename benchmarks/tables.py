@@ -342,7 +342,8 @@ def compatibility() -> str:
     for (family, env), algos in cells.items():
         marks = [_mark(algos.get(algo, []), reasons) for algo in CONFIGS]
         snapshots = {c["snapshot"]: None for found in algos.values() for c in found if "snapshot" in c}
-        ways = dict.fromkeys(_numbered(*text.partition(": ")[::2], reasons) for text in snapshots)
+        parts = [text.partition(": ") for text in snapshots]
+        ways = dict.fromkeys(_numbered(kind, reason, reasons) for kind, _, reason in parts)
         rows.append([family, env, *marks, ", ".join(ways)])
     rows += [[family, env, *["not run"] * len(CONFIGS), ""] for family, env in _never_run(cells)]
     notes = "".join(f"{i}. {reason}\n" for i, reason in enumerate(reasons, 1))
