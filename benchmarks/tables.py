@@ -20,6 +20,7 @@ from typing import Any
 
 import atari_tables
 import checker_tables
+from compatibility_envs import FAMILIES
 
 from steadyrl.cli.flags import flags_of, shown
 from steadyrl.cli.train_command import TrainOptions
@@ -341,18 +342,33 @@ def compatibility() -> str:
     for (family, env), algos in cells.items():
         marks = [_mark(algos.get(algo, []), reasons) for algo in CONFIGS]
         snapshots = {c["snapshot"]: None for found in algos.values() for c in found if "snapshot" in c}
-        told_ways = [text.partition(": ") for text in snapshots]
-        ways = dict.fromkeys(_numbered(way, reason, reasons) for way, _, reason in told_ways)
+        parts = [text.partition(": ") for text in snapshots]
+        ways = dict.fromkeys(_numbered(kind, reason, reasons) for kind, _, reason in parts)
         rows.append([family, env, *marks, ", ".join(ways)])
+    rows += [[family, env, *["not run"] * len(CONFIGS), ""] for family, env in _never_run(cells)]
     notes = "".join(f"{i}. {reason}\n" for i, reason in enumerate(reasons, 1))
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
-    steps = {vec: sorted({c["steps"] for c in document["cells"] if c["vec"] == vec}) for vec in ("sync", "async")}
-    told = [f"{vec} {' or '.join(f'{number:,}' for number in found)}" for vec, found in steps.items() if found]
-    note = f"Steps of training: {', '.join(told)}; episodes cut at {document['episode_limit']}; {versions}.\n"
+    most = max(cell["steps"] for cell in document["cells"])
+    fewer: dict[str, None] = {}
+    for cell in document["cells"]:
+        if cell["result"] == "yes" and cell["steps"] < most:
+            fewer[f"{cell['steps']:,} for {cell['family']} {cell['vec']}"] = None
+    less = f" ({', '.join(fewer)})" if fewer else ""
+    note = f"{most:,} steps of training each{less}, episodes cut at {document['episode_limit']}; {versions}.\n"
     packages = {family: found for family, found in document["packages"].items() if found}
     for family, found in packages.items():
         note += f"{family}: {', '.join(f'{name} {version}' for name, version in found.items())}.\n"
     return table(("family", "environment", *CONFIGS, "snapshot"), rows) + "\n" + note + ("\n" + notes if notes else "")
+
+
+def _never_run(cells: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Environments of the families that were begun of which there is no cell."""
+    begun = {family for family, _ in cells}
+    names = [
+        (family, entry if isinstance(entry, str) else entry[0]) for family in begun for entry in FAMILIES[family][2]
+    ]
+    known = [(family, env.rpartition(":")[2]) for family, env in cells]
+    return sorted((f, name) for f, name in names if not any(f == g and env.startswith(name) for g, env in known))
 
 
 def _mark(cells: list[dict[str, Any]], reasons: list[str]) -> str:

@@ -72,6 +72,7 @@ def test_the_table_numbers_each_reason_once(module: Any, monkeypatch: pytest.Mon
         row("Text", "ppo", result="no", message="Text is not."),
         row("Text", "ppo", "async", steps=500, snapshot="none: its state: unread"),
     ]
+    cells.append({**row("highway_env:parking-v0", "ppo"), "family": "highway-env"})
     packages = {"MuJoCo": {"mujoco": "3"}, "actions": {}}
     document = {"episode_limit": 5, "versions": {"torch": "2"}, "packages": packages, "cells": cells}
     (tmp_path / "compatibility.json").write_text(json.dumps(document))
@@ -81,7 +82,10 @@ def test_the_table_numbers_each_reason_once(module: Any, monkeypatch: pytest.Mon
         "| actions | Text | no (2) sync, yes async | not run | not run | not run | not run | not run | none (3) |"
         in text
     )
+    assert "| highway-env | intersection-v1 | not run |" in text
+    assert text.count("parking-v0") == 1
     assert (
-        "\nSteps of training: sync 2,000, async 500 or 2,000; episodes cut at 5; torch 2.\nMuJoCo: mujoco 3.\n" in text
+        "\n2,000 steps of training each (500 for actions async), episodes cut at 5; torch 2.\nMuJoCo: mujoco 3.\n"
+        in text
     )
     assert text.endswith("1. SAC is for others.\n2. Text is not.\n3. its state: unread\n")
