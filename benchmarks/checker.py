@@ -108,7 +108,7 @@ def score(rows: list[dict[str, Any]]) -> dict[str, Any]:
     faulty, sound = ([row for row in rows if row["sound"] is kind] for kind in (False, True))
     score: dict[str, Any] = {"faulty": len(faulty), "sound": len(sound)}
     for name, key in (("steadyrl", "right"), ("first", "first"), ("gymnasium", "gymnasium"), ("sb3", "sb3")):
-        if not all(key in row for row in rows):
+        if not all(key in row for row in rows):  # of the unseen set, not all were checked again
             continue
         score[name] = {"found": sum(row[key] for row in faulty), "passed": sum(row[key] for row in sound)}
     return score

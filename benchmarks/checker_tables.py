@@ -20,6 +20,7 @@ WHY: dict[tuple[str, str], str] = {
     ("BipedalWalker", "obs-out-of-space"): "Right: the hull can turn further than the bounds say when it falls.",
     ("BipedalWalker", "reset-leak"): "Right: the world of Box2D outlives a reset, and its solver remembers contacts.",
     ("CliffWalking", "step-after-end"): "Right: its table of transitions goes on from the goal as from any other cell.",
+    ("MiniGrid", "step-after-end"): "Right: the agent walks on out of the lava.",
     ("Taxi", "step-after-end"): "Right: its table of transitions goes on after the passenger was set down.",
     ("Pusher", "dead-feature"): "Right: the goal and the heights never change; they can be left out.",
     ("InvertedDoublePendulum", "dead-feature"): "Right: this constraint force is 0 unless the slider meets its end.",
@@ -55,11 +56,17 @@ def score(table: Table) -> str:
 
 
 def unseen(table: Table) -> str:
-    """The same on a set that nobody had seen who wrote the rules, at first contact and now."""
-    return _score(
-        table,
-        "unseen",
-        "by the others where they say anything at all, so that theirs are upper bounds for faulty ones.",
+    """The same on a set that nobody had seen who wrote the rules, and what became of what was missed."""
+    text = _score(table, "unseen", "by the others where they say anything at all, so that theirs are upper bounds.")
+    document = _stored("unseen")
+    if document is None:
+        return text
+    missed = [row for row in document["rows"] if not row["sound"] and not row["first"]]
+    found = sum(row.get("right", False) for row in missed)
+    sound = [row for row in document["rows"] if row["sound"] and "right" in row]
+    return text + (
+        f"\nOf the {len(missed)} that were missed then, {found} are found in full checks by the widened rules; of the "
+        f"{len(sound)} sound ones that\nwere checked again in full, {sum(row['right'] for row in sound)} pass.\n"
     )
 
 
@@ -73,13 +80,13 @@ def _score(table: Table, part: str, others: str) -> str:
         for key, name in NAMES.items()
         if key in told
     ]
-    quick = sum(row["plan"] == "quick" for row in document["rows"])
+    quick = sum(row.get("first_plan", row["plan"]) == "quick" for row in document["rows"])
     note = f"\n{quick} of the {len(document['rows'])} were checked with `--quick`.\n" if quick else ""
     return (
         table(("checker", "faults found", "sound ones passed"), rows)
         + note
-        + "\nA fault counts as found by SteadyRL where kind and severity are right and nothing else is reported;\n"
-        + f"{others}\n"
+        + "\nA fault counts as found by SteadyRL where kind and severity are right and nothing else is reported"
+        + (f";\n{others}\n" if "sb3" in told else ".\n")
     )
 
 
@@ -93,7 +100,8 @@ def registered(table: Table) -> str:
     for row in checked:
         for finding in row["findings"]:
             group = finding["kind"], finding["severity"], _why(row["env"], finding["kind"])
-            grouped.setdefault(group, []).append(row["env"])
+            if row["env"] not in grouped.setdefault(group, []):
+                grouped[group].append(row["env"])
     rows = [(f"`{kind}`", severity, ", ".join(envs), why) for (kind, severity, why), envs in sorted(grouped.items())]
     clean = sum(not row["findings"] for row in checked)
     refused = sorted(row["env"] for row in document["rows"] if "refused" in row)
