@@ -88,7 +88,7 @@ def pong(options: argparse.Namespace) -> dict[str, Any]:
         print(json.dumps(row), file=sys.stderr, flush=True)
     return {
         "env": options.env,
-        "command": f"steadyrl train ppo {options.env} --seed S {shlex.join(changes(options))}".strip(),
+        "command": f"steadyrl train ppo {options.env} --seed 0 {shlex.join(changes(options))}".strip(),
         "cores_used": len(os.sched_getaffinity(0)),
         "machine": {"cores": os.cpu_count(), "platform": platform.platform()},
         "versions": {name: metadata.version(name) for name in ("steadyrl", "torch", "gymnasium", "ale-py")},

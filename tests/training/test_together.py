@@ -157,7 +157,7 @@ def test_both_encoders_learn() -> None:
 
 
 GAME: dict[str, Any] = {
-    "atari": "on", "screen_size": 0, "frame_skip": 2, "noop_max": 3, "fire_reset": False, "buffer_size": 120,
+    "atari": "on", "screen_size": 0, "frame_skip": 1, "noop_max": 3, "fire_reset": False, "buffer_size": 120,
     "learning_starts": 40, "batch_size": 16, "target_update_interval": 50,
 }  # fmt: skip
 

@@ -92,7 +92,7 @@ class AtariFrames(gym.Wrapper[Any, Any, Any, Any]):
                 code="bad-value",
             )
         self._resize = _resizer() if screen_size else None
-        self._frame_skip = frame_skip
+        self.frame_skip = frame_skip
         self._noop_max = noop_max
         self._size = screen_size
         self._grayscale = grayscale
@@ -116,8 +116,8 @@ class AtariFrames(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Hold an action for the frames of a step; rewards are added up."""
         total = 0.0
-        last = self._frame_skip - 1
-        for frame in range(self._frame_skip):
+        last = self.frame_skip - 1
+        for frame in range(self.frame_skip):
             _, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
             if terminated or truncated or frame == last:

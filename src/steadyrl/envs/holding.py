@@ -32,7 +32,11 @@ _HOLDERS = (
         "sticky_actions takes the last action again",
         "sticky_actions (--sticky-actions), or a StickyAction of your own,",
     ),
-    _Holder(AtariFrames, "Atari preprocessing holds each action for several frames", "it (--atari off)"),
+    _Holder(
+        AtariFrames,
+        "Atari preprocessing holds each action for several frames",
+        "it (--atari off) or its frame skip (--frame-skip 1)",
+    ),
     *(
         _Holder(getattr(gym.wrappers, name), f"{name} takes each action several times", f"the wrapper {name}")
         for name in ("RepeatAction", "MaxAndSkipObservation", "AtariPreprocessing")
@@ -54,7 +58,7 @@ def insist_on_free(env: gym.Env[Any, Any], name: str, method: str | None = None)
     """
     unsure, layer = False, env
     while isinstance(layer, gym.Wrapper) and not (method is not None and hasattr(layer, method)):
-        holder = next((holder for holder in _HOLDERS if isinstance(layer, holder.kind)), None)
+        holder = next((holder for holder in _HOLDERS if isinstance(layer, holder.kind) and _holds(layer)), None)
         if holder is not None and (method is not None or not unsure or _told_beneath(layer.env)):
             raise UserError(
                 f"{name} gives action masks, but {holder.does}, whatever the masks forbid by then.",
@@ -63,6 +67,11 @@ def insist_on_free(env: gym.Env[Any, Any], name: str, method: str | None = None)
             )
         unsure = unsure or type(layer).__module__.partition(".")[0] not in _NO_SOURCES
         layer = layer.env
+
+
+def _holds(layer: gym.Wrapper[Any, Any, Any, Any]) -> bool:
+    """Whether a wrapper of these kinds does anything, with its settings: frame_skip 1 holds nothing."""
+    return not isinstance(layer, AtariFrames) or layer.frame_skip > 1
 
 
 def _told_beneath(env: gym.Env[Any, Any]) -> bool:
