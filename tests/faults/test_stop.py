@@ -153,7 +153,9 @@ def test_a_hundred_kills(algo: str, tmp_path: Path) -> None:
 
 def test_a_run_killed_before_its_first_checkpoint_says_what_to_do(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    child = forked(lambda: through_the_command_line([*command(run), "--checkpoint-freq", "0"]), tmp_path / "log.txt")
+    words = command(run)
+    words[words.index("--checkpoint-freq") + 1] = "0"
+    child = forked(lambda: through_the_command_line(words), tmp_path / "log.txt")
     while not (run / "metrics.jsonl").exists():
         time.sleep(0.001)
     os.kill(child, signal.SIGKILL)

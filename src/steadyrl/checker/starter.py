@@ -78,7 +78,7 @@ import steadyrl as srl
 
 def test_the_checker_finds_nothing() -> None:
     report = srl.check_env($name, strict=True)
-    assert report.ok, "\n".join(f"{finding.kind}: {finding.message}" for finding in report.findings)
+    assert report.ok, "; ".join(f"{finding.kind}: {finding.message}" for finding in report.findings)
 
 
 def test_pushing_to_the_target_pays_more_than_doing_nothing() -> None:
