@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import psutil
 
-PATIENCE_S = 2.0
+PATIENCE_S = 20.0  # what is tested is that it happens; a machine may be busy
 
 
 def until(true: Callable[[], bool], patience: float = PATIENCE_S) -> bool:
@@ -55,13 +55,13 @@ def shared_memory() -> set[str]:
 
 
 @contextmanager
-def nothing_left() -> Iterator[None]:
-    """Afterwards, within two seconds, there is no new child, zombie or open file."""
+def nothing_left(patience: float = PATIENCE_S) -> Iterator[None]:
+    """Afterwards, within these seconds, there is no new child, zombie or open file."""
     children, files = family(), open_files()
     yield
     gc.collect()
-    assert until(lambda: family() <= children), [psutil.Process(pid) for pid in family() - children]
-    assert until(lambda: open_files().keys() <= files.keys()), open_files()
+    assert until(lambda: family() <= children, patience), [psutil.Process(pid) for pid in family() - children]
+    assert until(lambda: open_files().keys() <= files.keys(), patience), open_files()
 
 
 def gone(pids: set[int]) -> bool:

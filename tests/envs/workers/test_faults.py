@@ -33,6 +33,7 @@ BAD = 2  # environment 2, the second of worker 1: blocks are [0], [1, 2]
 TIMEOUT_S = 1.5
 PATIENCE_S = 60.0  # where nothing hangs
 SLACK_S = 1.0
+GONE_S = 2.0
 # What the error says of the cause.
 CAUSES = {
     "raise": "MotorError.*the motor fell off",
@@ -103,7 +104,7 @@ def failing(fault: str, where: str, context: Context) -> tuple[SteadyRLError | w
 
 
 def check(fault: str, where: str, context: Context, *, timed: bool = False) -> None:
-    with nothing_left():
+    with nothing_left(GONE_S) if timed else nothing_left():
         error, took, _ = failing(fault, where, context)
         text = str(error.message)
         assert_says(text, CAUSES[fault])

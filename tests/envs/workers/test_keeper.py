@@ -168,6 +168,21 @@ def test_an_end_is_reported_with_its_status(end: str, kept: Kept) -> None:
     child.returncode = 0  # it has been waited for here
 
 
+def test_what_a_worker_started_ends_too_where_the_parent_hears_nothing_any_more(kept: Kept) -> None:
+    """A worker that ends at the moment at which the parent closes the connection."""
+    line = "sleep 600 >/dev/null & echo $!"
+    child = subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, process_group=0, text=True)
+    assert child.stdout is not None
+    left = psutil.Process(int(child.stdout.read()))
+    kept.keeper._numbers = {child.pid: 0}
+    kept.parent.close()
+    assert until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, 20)
+    kept.keeper.run()
+    child.returncode = 0  # it has been waited for here
+    child.stdout.close()
+    assert until(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE, 20)
+
+
 def test_who_still_runs_is_not_reported(kept: Kept) -> None:
     child = subprocess.Popen(["sleep", "600"])
     kept.keeper._numbers = {child.pid: 2}

@@ -129,8 +129,10 @@ class Keeper:
             process, status = os.waitpid(-1, os.WNOHANG)
             if not process:
                 return
-            self._report(ENDED, self._numbers.pop(process), process, os.waitstatus_to_exitcode(status))
-            _end_group(process)
+            try:
+                self._report(ENDED, self._numbers.pop(process), process, os.waitstatus_to_exitcode(status))
+            finally:  # a parent that hears nothing any more leaves the group to be ended all the same
+                _end_group(process)
 
     def _report(self, what: bytes, number: int, process: int, status: int) -> None:
         self._parent.sendall(REPORT.pack(what, number, process, status))
