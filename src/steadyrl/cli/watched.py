@@ -15,7 +15,7 @@ from steadyrl.cli.session import Session
 from steadyrl.errors import RunFailedError
 from steadyrl.training.signals import signals_raise
 
-_VARIABLE = "STEADYRL_WATCHED"  # descriptor on which the watched process says that it goes on
+_VARIABLE = "STEADYRL_WATCHED"  # descriptor on which the watched process says that it goes on, and who watches
 _GOES_ON, _BUSY, _ENDED = b"g", b"b", b"e"
 _SLACK_S = 5.0  # what comes between two signs beside a step of the environment
 _GRACE_S = 2.0
@@ -34,12 +34,15 @@ class Signs:
     @classmethod
     def here(cls) -> Signs:
         """Those of this process."""
-        file = os.environ.pop(_VARIABLE, None)
-        if file is None:
+        told = os.environ.pop(_VARIABLE, None)
+        if told is None:
             return cls(None)
-        os.set_inheritable(int(file), False)
-        _end_with_parent()
-        return cls(int(file))
+        from steadyrl.envs.workers.worker import end_with
+
+        file, watcher = map(int, told.split())
+        os.set_inheritable(file, False)
+        end_with(watcher)
+        return cls(file)
 
     @property
     def are_read(self) -> bool:
@@ -89,7 +92,7 @@ def run_watched(args: Sequence[str], env: str, timeout: float, turn: float, sess
     with tempfile.TemporaryFile() as document, signals_raise():
         program = subprocess.Popen(
             [sys.executable, "-m", "steadyrl", *args],
-            env={**os.environ, _VARIABLE: str(theirs)},
+            env={**os.environ, _VARIABLE: f"{theirs} {os.getpid()}"},
             pass_fds=[theirs],
             stdout=document if session.json else None,
             process_group=0,  # a terminal's Ctrl-C is this process's to answer
@@ -151,9 +154,3 @@ def _pass_on(document: IO[bytes], session: Session) -> None:
     if text and session.write is not None:
         session.emitted = True
         session.write(text)
-
-
-def _end_with_parent() -> None:
-    from steadyrl.envs.workers.worker import end_with
-
-    end_with(os.getppid())

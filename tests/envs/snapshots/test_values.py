@@ -125,6 +125,9 @@ def test_anything_else_is_refused_with_its_place(value: Any, place: str) -> None
         ({"a": {"$array": "x", "dtype": "<f8", "shape": [3]}}, "2 entries for the shape [3]"),
         ({"a": {"$array": "x", "dtype": "<f8", "shape": [-2]}}, "the shape [-2]"),
         ({"a": {"$array": "x", "dtype": "|O", "shape": [2]}}, "the dtype '|O'"),
+        ({"a": {"$array": "x", "dtype": "(1,<f8", "shape": [2]}}, "the dtype '(1,<f8'"),  # a SyntaxError in NumPy
+        ({"a": {"$array": "x", "dtype": "<M8[s/0]", "shape": [2]}}, "the dtype '<M8[s/0]'"),  # ends the process
+        ({"a": {"$array": "x", "dtype": "<f7", "shape": [2]}}, "the dtype '<f7'"),
         ({"a": {"$array": "x", "dtype": "<f8", "shape": [2], "more": 1}}, "unknown key 'more'"),
         ({"a": {"$array": "x", "dtype": "<f8"}}, "damaged $array"),
         ({"a": {"$float": "00"}}, "damaged $float"),

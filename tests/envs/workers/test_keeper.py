@@ -122,7 +122,10 @@ def test_a_worker_is_started_reported_and_its_files_are_its_own(kept: Kept, monk
 
 @pytest.mark.parametrize("context", ["forkserver", "spawn"])
 def test_what_a_worker_does_first(context: str, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its part of the fork, played in this process: `exec` and the worker's own code are noted instead."""
+    """Its part of the fork, played in this process: `exec` and the worker's own code are noted instead.
+
+    The keeper may have ended before: that its parent is another then is what tells the worker.
+    """
     done: list[Any] = []
 
     def leave(status: int) -> None:
@@ -142,10 +145,10 @@ def test_what_a_worker_does_first(context: str, kept: Kept, monkeypatch: pytest.
     started = done[1]
     if context == "spawn":
         assert started[:2] == ("exec", sys.executable)
-        assert started[2] == [*map(str, files), str(os.getppid())]
+        assert started[2] == [*map(str, files), str(os.getpid())]
         assert all(os.get_inheritable(file) for file in files)
     else:
-        assert started == ("main", *files, os.getppid())
+        assert started == ("main", *files, os.getpid())
     assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
     assert signal.set_wakeup_fd(-1) == -1
     for file in (kept.keeper._woken, kept.keeper._wake):  # the parent's are none of the worker's

@@ -21,7 +21,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import struct
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -38,6 +40,9 @@ _KINDS = "biufcSUmM"
 _PLAIN = frozenset(
     ["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"]
 )  # what safetensors stores as it is
+# What `numpy.dtype.str` writes. NumPy's own reader takes far more: tuples, which it parses as Python, and units such as
+# [Y/0], a division by zero that ends the process.
+_DTYPE = re.compile(r"[<>|][biufcSU][0-9]{1,9}|[<>][mM]8(\[[0-9]{0,9}[A-Za-z]{1,3}\])?")
 _TAGS = ("$array", "$scalar", "$bytes", "$float", "$int", "$tuple", "$graph", "$dict")
 
 
@@ -213,9 +218,12 @@ def _array(name: Any, place: str, arrays: Arrays, dtype: np.dtype[Any]) -> npt.N
 
 
 def _dtype(name: Any, place: str) -> np.dtype[Any]:
-    dtype = np.dtype(name) if type(name) is str else None
+    dtype = None
+    if type(name) is str and _DTYPE.fullmatch(name):
+        with suppress(TypeError):
+            dtype = np.dtype(name)
     if dtype is None or not storable(dtype) or dtype.str != name:
-        _damaged(place, f"the dtype {name!r}")
+        _damaged(place, f"the dtype {str(name)[:80]!r}")
     return dtype
 
 

@@ -60,6 +60,7 @@ class Keeper:
     def __init__(self, parent: socket.socket, context: str) -> None:
         self._parent = parent
         self._parent_id = os.getppid()
+        self._id = os.getpid()  # a worker that asked for its parent's might be told who adopted it
         self._context = context
         self._numbers: dict[int, int] = {}  # process id -> number of the worker
         self._woken, self._wake = os.pipe()
@@ -111,16 +112,15 @@ class Keeper:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            keeper = os.getppid()
             if self._context == "spawn":
                 for file in files:
                     os.set_inheritable(file, True)
-                line = command(worker.__name__, *files, keeper)
+                line = command(worker.__name__, *files, self._id)
                 os.execv(line[0], line)
             for file in (self._parent.detach(), self._woken, self._wake):
                 os.close(file)
             channel, board, dump = files
-            worker.main(channel, board, dump, keeper)
+            worker.main(channel, board, dump, self._id)
         finally:
             os._exit(1)
 
