@@ -20,6 +20,7 @@ from steadyrl.envs.vector import make_vec
 from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import RunFailedError
 from support.envs import ConstantReward, Ending, LifeLoss, OddTypes, Reuser, Scripted, SpaceProbe
+from support.families import newest
 from support.faulty_envs import Failing
 from support.vectors import collect
 
@@ -59,7 +60,7 @@ def probe(observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> Sp
     return SpaceProbe(copy.deepcopy(observation_space), copy.deepcopy(action_space))
 
 
-TAXI = "Taxi-v4" if "Taxi-v4" in gym.registry else "Taxi-v3"
+TAXI = newest("Taxi")
 MUJOCO = pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="needs mujoco")
 BOX2D = pytest.mark.skipif(importlib.util.find_spec("Box2D") is None, reason="needs box2d")
 ENVIRONMENTS: dict[str, Callable[[], gym.Env[Any, Any]]] = {

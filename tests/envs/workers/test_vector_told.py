@@ -26,7 +26,10 @@ ACTIONS = np.array([2, 0, 1])
 
 def test_observations_without_a_fixed_size_are_sent_in_order() -> None:
     def probe() -> Any:
-        space = spaces.Dict({"said": spaces.Text(6), "x": spaces.Box(-1.0, 1.0, (2,), np.float64)})
+        said = spaces.Text(
+            6, charset="a"
+        )  # before 1.2, characters are drawn in the order that hashes have in a process
+        space = spaces.Dict({"said": said, "x": spaces.Box(-1.0, 1.0, (2,), np.float64)})
         return SpaceProbe(space, spaces.Discrete(3), horizon=3)
 
     probe.__module__ = "__main__"

@@ -40,6 +40,7 @@ class Noting(Faulty):
 
     def __init__(self, **options: Any) -> None:
         Noting.known.wait(20)
+        self.list = Noting.noted  # one of an earlier test may be collected, and closed, during the next
         self.note("made")
         super().__init__(**options)
 
@@ -49,7 +50,7 @@ class Noting(Faulty):
 
     def note(self, what: str) -> None:
         assert Noting.board is not None
-        Noting.noted.append((what, Noting.board.phase[NUMBER], Noting.board.current[NUMBER]))
+        self.list.append((what, Noting.board.phase[NUMBER], Noting.board.current[NUMBER]))
 
 
 def noting(serve: Callable[[Callable[[], Any]], Served], maker: Callable[[], Any]) -> Served:
