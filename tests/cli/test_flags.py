@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 
+from steadyrl.cli.bench_command import BenchOptions
 from steadyrl.cli.flags import Flag, flags_of, shown, take_apart, unknown_flag, values
+from steadyrl.cli.main import main
 from steadyrl.configs import LinearSchedule, PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
@@ -120,3 +122,19 @@ def test_a_flag_carries_doc_default_and_placeholder() -> None:
 )
 def test_shown_as_one_would_type_it(value: Any, text: str) -> None:
     assert shown(value) == text
+
+
+def test_a_flag_that_takes_a_list_says_so_and_how_to_write_two() -> None:
+    flags = {flag.name: flag for flag in flags_of(BenchOptions, "flags")}
+    assert flags["num-envs"].metavar == flags["num-workers"].metavar == "[N,N]"
+    assert (flags["num-workers"].default, flags["num-envs"].default) == ("", "[1,2,4,8,16]")
+    with pytest.raises(UserError, match="takes one word, but 1 4 are 2") as caught:
+        take_apart(["--num-envs", "1", "4"], flags.values(), {})
+    assert caught.value.remedy == "Write --num-envs 1,4."
+
+
+def test_a_switch_that_begins_with_no_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "  --no-side-effects " in out
+    assert "--[no-]quick" in out

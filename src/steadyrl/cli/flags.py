@@ -17,6 +17,7 @@ from steadyrl.errors import UserError, nearest
 
 SHORT = {"-o": "--output"}  # letter -> flag
 _BOOL_WORDS = ("true", "false", "yes", "no")
+_LIST = "[N,N]"
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,14 @@ class Flag:
         if self.is_many:
             return "NAME"
         members = get_args(self.annotation) or (self.annotation,)
+        if get_origin(self.annotation) is tuple:
+            return _LIST
         if get_origin(self.annotation) is Literal:
             return "{" + ",".join(members) + "}"
         for kind, word in ((Path, "PATH"), (str, "NAME"), (int, "N"), (float, "X")):
             if kind in members:
                 return word
-        return "[N,N]"
+        return _LIST
 
 
 class Words(NamedTuple):
@@ -107,8 +110,8 @@ def flags_of(cls: type, group: str, groups: Mapping[str, str] | None = None) -> 
 
 
 def shown_default(field: dataclasses.Field[Any]) -> str:
-    """The default of a field as `--help` shows it; empty where there is none, or it is None, which the docs explain."""
-    if field.default in (dataclasses.MISSING, None):
+    """The default of a field as `--help` shows it; empty where there is none, or it is one that the docs explain."""
+    if field.default in (dataclasses.MISSING, None, ()):
         return ""
     if isinstance(field.default, bool):
         return "on" if field.default else "off"
@@ -213,7 +216,7 @@ def _take_values(flag: Flag, rest: list[str]) -> list[str]:
         if flag.is_table and taken and "=" not in rest[0]:
             break
         taken.append(rest.pop(0))
-    if flag.metavar == "[N,N]" and taken and rest and is_number(rest[0]):
+    if flag.metavar == _LIST and taken and rest and is_number(rest[0]):
         sizes = list(takewhile(is_number, [*taken, *rest]))
         raise UserError(
             f"--{flag.name} takes one word, but {' '.join(sizes)} are {len(sizes)}.",

@@ -36,7 +36,8 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if action.option_strings and action.nargs == "?":
-            return f"--[no-]{action.option_strings[0].removeprefix('--')}"
+            name = action.option_strings[0].removeprefix("--")
+            return f"--{name}" if name.startswith("no-") else f"--[no-]{name}"
         return super()._format_action_invocation(action)
 
 
