@@ -18,7 +18,7 @@ from gymnasium import spaces as gs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from support.families import CLASSIC, MUJOCO
+from support.families import CLASSIC, MUJOCO, newest
 
 VECTOR = gs.Box(-1.0, 1.0, (3,))
 BOX = gs.Box(-2.0, 2.0, (2,), np.float64)
@@ -164,13 +164,5 @@ def cases_of(family: str) -> list[Case]:
     found = []
     for entry in ids:
         name, kwargs = (entry, {}) if isinstance(entry, str) else entry
-        found.append(Case(family, prefix + newest(name), kwargs))
+        found.append(Case(family, prefix + (name if re.search(r"-v\d+", name) else newest(name)), kwargs))
     return found
-
-
-def newest(name: str) -> str:
-    """An id without a version as that of its newest one."""
-    if re.search(r"-v\d+", name):
-        return name
-    known = [id_ for id_ in gym.registry if re.fullmatch(rf"{re.escape(name)}-v\d+", id_)]
-    return max(known, key=lambda id_: int(id_.rpartition("-v")[2]), default=name)
