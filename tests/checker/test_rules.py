@@ -148,6 +148,13 @@ def dirty_when_early(self: Any, *, seed: int | None = None, options: Any = None)
     return self.observe(), {}
 
 
+def unheard_when_early(self: Any, *, seed: int | None = None, options: Any = None) -> Any:
+    if getattr(self, "begun", False) and self.t < self.horizon and abs(self.x) < 1:
+        return self.observe(), {}
+    self.begun = True
+    return Walk.reset(self, seed=seed, options=options)
+
+
 def clocked(self: Any, told: Any) -> Any:
     obs, reward, terminated, truncated, info = told
     return obs, reward, terminated or truncated, False, info
@@ -232,6 +239,7 @@ CASES = [
     Case("SRL-API-010", "survey", variant(reset=no_early_reset, horizon=5_000, push=lambda self, action: 0.0)),
     Case("SRL-API-011", "repeat", variant(reset=no_early_reset)),
     Case("SRL-API-011", "repeat", variant(reset=dirty_when_early)),
+    Case("SRL-API-011", "repeat", variant(reset=unheard_when_early)),
     Case("SRL-OBS-001", "survey", changed("observe", lambda self, obs: obs.tolist())),
     Case(
         "SRL-OBS-002",

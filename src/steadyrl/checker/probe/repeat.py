@@ -100,10 +100,10 @@ class Repeater:
         if fresh is None:
             if used is not None:
                 self._set("history" if split(a2, b2) is None else "chance", used)
-                if self.found.cause == "history" and self._keeps_drawing(seed):
-                    self.found.cause = "seed"
-                elif self.found.cause == "history" and self._only_early(seed, a1):
+                if self.found.cause == "history" and self._only_early(seed, a1):
                     self.found.cause = "early-reset"
+                elif self.found.cause == "history" and self._keeps_drawing(seed):
+                    self.found.cause = "seed"
             else:
                 self._after_few_steps(seed, a1)
             return
