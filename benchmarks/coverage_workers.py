@@ -25,6 +25,7 @@ RESULT = ROOT / "benchmarks" / "results" / "coverage-workers.json"
 TESTS = [
     "tests/envs/workers",
     "tests/envs/test_nonfinite.py",
+    "tests/envs/test_outputs.py",
     "tests/envs/test_restart.py",
     "tests/envs/test_restarting.py",
     "tests/algorithms/test_guard_alone.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
@@ -149,6 +150,25 @@ def test_the_error_brings_the_whole_step() -> None:
     assert np.isnan(caught.value.batch["observation/place"]).tolist() == [[False, True, False]] * 2
     facts = caught.value.facts
     assert (facts["key"], facts["entry"], facts["value"], facts["episode_seed"]) == ("place", 1, "nan", 1)
+
+
+def test_actions_of_parts_come_with_the_error_as_an_array_for_each_part() -> None:
+    class Jointed(Poisoned):
+        def __init__(self) -> None:
+            super().__init__("reward", np.nan, 1)
+            self.action_space = gym.spaces.Dict({"move": gym.spaces.Discrete(3), "on": gym.spaces.Discrete(2)})
+
+        def step(self, action: Any) -> Any:
+            return super().step(action["move"])
+
+    envs = make_vec(Jointed, 2)
+    envs.reset([1, 2])
+    actions = np.array([(1, 0), (2, 1)], dtype=[("move", "<i8"), ("on", "<i8")])
+    with pytest.raises(NonFiniteError) as caught:
+        envs.step(actions)
+    found = caught.value.batch
+    assert "actions" not in found
+    assert [found[f"actions/{name}"].tolist() for name in ("move", "on")] == [[1, 2], [0, 1]]
 
 
 def test_nothing_is_counted_of_a_refused_reward() -> None:

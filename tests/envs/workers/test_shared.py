@@ -12,7 +12,7 @@ import pytest
 from gymnasium import spaces
 
 from steadyrl.envs.workers.board import Array, Board, anonymous_file, arrays_size
-from steadyrl.envs.workers.shared import Layout, Shared, Stepping, leaves_of, put
+from steadyrl.envs.workers.shared import Layout, Shared, Stepping, actions_of, leaves_of, put
 from steadyrl.errors import UserError
 
 N = 3
@@ -56,6 +56,11 @@ def test_actions_without_one_array_are_refused(action: gym.Space[Any]) -> None:
     with pytest.raises(UserError, match="cannot be sent to another process") as caught:
         layout(spaces.Discrete(2), action)
     assert (caught.value.code, caught.value.remedy) == ("env-spaces", "Use vec='sync'.")
+
+
+def test_actions_of_parts_are_one_array_with_a_field_for_each_part() -> None:
+    parts = spaces.Dict({"move": spaces.Discrete(3), "arm": spaces.Tuple((spaces.Box(-1.0, 1.0, (2,)),))})
+    assert actions_of(parts, N) == Array((N,), [("arm/0", "<f4", (2,)), ("move", "<i8", ())])
 
 
 def test_the_arrays_follow_each_other_in_the_order_of_a_step() -> None:

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from steadyrl.envs.restart import RESTARTED
+from steadyrl.envs.score import PART
 from steadyrl.envs.timing import Cost
 from steadyrl.envs.workers import worker as module
 from steadyrl.envs.workers.block import unsendable
 from steadyrl.envs.workers.board import CLOSE, IDLE, MAKE, RESET, STEP, Board, Start
 from steadyrl.envs.workers.channel import DONE, FAILED, SEED, TOLD
+from support.envs import LifeLoss
 from support.faults import Faulty
 from support.served import BLOCK, NUMBER, SEEDS, N, Served, alone
 
@@ -324,3 +326,19 @@ def test_a_process_whose_parent_has_ended_already_ends(
         finally:
             os._exit(5)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (0 if orphan else 5)
+
+
+def test_the_start_of_a_game_is_none_of_its_second_life(serve: Callable[..., Served]) -> None:
+    class Told(LifeLoss):
+        def reset(self, **options: Any) -> Any:
+            part = not self.truly_over
+            obs, info = super().reset(**options)
+            return obs, {**info, PART: True} if part else info
+
+    served = serve(lambda: Told(Faulty(horizon=50), life=2))
+    served.begin()
+    served.ask("reset", SEEDS, None)
+    assert [served.board.start(i) is None for i in BLOCK] == [False, False]
+    for _ in range(3):
+        served.step(1, 1)
+    assert [served.board.start(i) for i in BLOCK] == [None, None]
