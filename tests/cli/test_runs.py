@@ -82,6 +82,17 @@ def test_a_killed_run_names_its_checkpoints_and_how_it_goes_on(steps: Iterable[i
     assert caught.value.remedy == f"{take} Or let the run go on to its end: steadyrl resume 'runs/E/ppo/a b'."
 
 
+def test_a_finished_run_is_not_said_to_go_on(here: Path) -> None:
+    run = make_run(Path("runs/E/ppo/a"), status="finished")
+    for folder in ("step_40", "final/step_80", "best/step_40"):
+        (run / "checkpoints" / folder).mkdir(parents=True)
+    (run / "checkpoints/step_40/state.json").touch()
+    with pytest.raises(UserError) as caught:
+        find_run("latest", "eval", lambda run: False)
+    take = "Take one: steadyrl eval runs/E/ppo/a --checkpoint 40."
+    assert caught.value.remedy == f"{take} Its final and best agents can be taken too."
+
+
 def test_a_folder_of_another_program_is_no_run(here: Path) -> None:
     (here / "models/bert").mkdir(parents=True)
     (here / "models/bert/config.json").write_text("{}")

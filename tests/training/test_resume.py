@@ -125,7 +125,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(name: str
 
 def test_a_finished_run_goes_on_only_over_more_steps(tmp_path: Path) -> None:
     run = train("ppo", tmp_path / "run")
-    with pytest.raises(UserError, match="stands at step 1000"):
+    with pytest.raises(UserError, match="is finished: it stands at its last step, 1000"):
         srl.resume(run.path)
     said: list[str] = []
     longer = srl.resume(run.path, 1200, say=lambda notice: said.append(notice.message))

@@ -91,11 +91,14 @@ def _no_agent(path: Path, run: Path, command: str) -> UserError:
     if not steps:
         return UserError(f"{text}.", remedy="Name another --checkpoint, or train again.", code="not-a-run")
     place = shlex.quote(str(run))
-    go_on = f" Or let the run go on to its end: steadyrl resume {place}." if any(run.glob(_STATE)) else ""
+    ends = [name for name in ("final", "best") if (run / "checkpoints" / name).is_dir()]
+    unended = "final" not in ends and any(run.glob(_STATE))
+    go_on = f" Or let the run go on to its end: steadyrl resume {place}." if unended else ""
+    kept = f" Its {' and '.join(ends)} agent{'s' * (len(ends) == 2)} can be taken too." if ends else ""
     named = ", ".join(map(str, steps if len(steps) <= _MOST_NAMED else ["...", *steps[-_MOST_NAMED:]]))
     return UserError(
         f"{text}, which has {'a checkpoint of step' if len(steps) == 1 else 'checkpoints of the steps'} {named}.",
-        remedy=f"Take one: steadyrl {command} {place} --checkpoint {steps[-1]}.{go_on}",
+        remedy=f"Take one: steadyrl {command} {place} --checkpoint {steps[-1]}.{kept}{go_on}",
         code="not-a-run",
     )
 

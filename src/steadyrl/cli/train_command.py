@@ -36,7 +36,7 @@ class TrainOptions:
     display: Literal["auto", "live", "plain", "json", "none"] = "auto"
     """How progress is shown; auto is live in a terminal and plain elsewhere."""
     quiet: bool = False
-    """No progress, only where the run is and how it ended."""
+    """No progress, only how the run is set up and how it ended."""
     json: bool = False
     """One JSON document on stdout at the end; everything else goes to stderr."""
 

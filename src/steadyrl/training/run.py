@@ -231,8 +231,11 @@ def _resumed(
     told = manifest.get("target")  # a call of `learn` may have declared more steps than it was to take
     target = told if type(told) is int and total == declared and told <= total else total
     if checkpoint.step > target or (checkpoint.step == target and manifest["status"] == "finished"):
+        finished = checkpoint.step == target
         raise UserError(
-            f"The run {folder.shown} stands at step {checkpoint.step} and would end at step {target}.",
+            f"The run {folder.shown} is finished: it stands at its last step, {target}."
+            if finished
+            else f"The run {folder.shown} stands at step {checkpoint.step} and would end at step {target}.",
             remedy="To make it longer, pass a larger total_timesteps (--total-timesteps).",
             code="run-finished",
         )
