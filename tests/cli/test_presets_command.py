@@ -30,6 +30,24 @@ def test_the_list_can_be_narrowed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "rl-baselines3-zoo" in str(row["source"])
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("sac", "CartPole-v1"),
+            "of sac for CartPole-v1, only of ppo, a2c, dqn.\n`steadyrl presets CartPole-v1` shows",
+        ),
+        (("ppo", "Foo-v1"), "There is no preset for Foo-v1.\n`steadyrl presets` lists them all."),
+        (("ppo", "Cartpole-v0"), "Did you mean CartPole-v1? `steadyrl presets` lists them all."),
+    ],
+)
+def test_where_there_is_none_it_says_where_there_are(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["presets", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_the_table_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -13,6 +13,8 @@ from steadyrl.config import Preset, check_algo, encode, presets
 from steadyrl.configs import CONFIGS
 from steadyrl.errors import UserError, nearest
 
+_ALIKE = 0.7  # ids have a version at their end in common
+
 
 @dataclass(frozen=True, kw_only=True)
 class PresetsOptions:
@@ -52,10 +54,17 @@ def _choose(asked: list[str]) -> list[tuple[str, Preset]]:
         env = asked[0]
     chosen = [(algo, preset) for algo in algos for preset in presets(algo).values() if env in (None, preset.name)]
     if not chosen:
+        others = [algo for algo in CONFIGS if env in presets(algo)]
+        if others:
+            raise UserError(
+                f"There is no preset of {algos[0]} for {env}, only of {', '.join(others)}.",
+                remedy=f"`steadyrl presets {env}` shows what there is.",
+                code="unknown-preset",
+            )
         known = {name for algo in algos for name in presets(algo)}
         raise UserError(
             f"There is no preset for {env}.",
-            remedy=f"{nearest(str(env), known | set(algos))} `steadyrl presets` lists them all.".strip(),
+            remedy=f"{nearest(str(env), known | set(algos), cutoff=_ALIKE)} `steadyrl presets` lists them all.".strip(),
             code="unknown-preset",
         )
     return chosen

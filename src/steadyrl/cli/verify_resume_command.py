@@ -73,7 +73,9 @@ def run(args: list[str], session: Session) -> int:
         )
         return 1
     if verdict.difference is None:
-        session.say(f"Identical after {len(verdict.kills)} kills ({counts}).")
+        kills = len(verdict.kills)
+        early = f" The run ended before the rest of {options.kills} kills." * (kills < options.kills)
+        session.say(f"Identical after {kills} kill{'s' * (kills != 1)} ({counts}).{early}")
         return 0
     session.say(f"They differ first at {verdict.difference}.")
     return 1

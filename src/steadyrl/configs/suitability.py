@@ -108,7 +108,7 @@ def _have(action: Actions) -> str:
     if action.kind != "continuous":
         return f"the action space is {action.kind}"
     if action.bounded.all():
-        return f"the action space is continuous, with {action.size} dimensions"
+        return f"the action space is continuous, with {action.size} dimension{'s' * (action.size != 1)}"
     i = int((~action.bounded).argmax())
     return f"dimension {i} of the action space is not bounded (low {action.low[i]:g}, high {action.high[i]:g})"
 
