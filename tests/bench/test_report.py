@@ -74,9 +74,9 @@ def test_the_page_says_it_in_words_and_ends_with_the_command() -> None:
     text = page(report())
     lines = text.rstrip().splitlines()
     assert lines[-1].strip() == "steadyrl train ppo X-v0 --vec native --num-envs 4"
-    assert "Recommended: 4 x native, 4.0 times the default (1 x sync)." in text
+    assert "Recommended: 4 x native, stepping 4.0 times as fast as the default (1 x sync)." in text
     assert "native draws other random numbers" in text
-    assert "with the same ones: 1 x sync, 1,000 steps/s." in text
+    assert "with the same ones: 1 x sync, 1,000 steps/s without learning." in text
     assert "about 7 such environments fit" in text
     assert "envpool (4): it is not installed" in text
     assert "one core keeps about 4 of them going" in text

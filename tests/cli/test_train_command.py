@@ -292,4 +292,21 @@ def test_warnings_are_told_without_a_display(
 
 
 def test_a_score_without_an_interval() -> None:
-    assert score({"mean": 1.0, "std": 0.0, "ci95": [None, None], "episodes": 1}) == "1.0 +- 0.0 (std; 1 episode)"
+    assert score({"mean": 1.0, "std": 0.0, "ci95": [None, None], "episodes": 1}) == "1.00 +- 0.00 (std; 1 episode)"
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "said"),
+    [
+        (0.0, 0.0, "0.0 +- 0.0"),
+        (0.98, 0.0, "0.980 +- 0.000"),
+        (0.0123, 0.004, "0.0123 +- 0.0040"),
+        (-1.5, 25.0, "-1.5 +- 25.0"),
+        (-9.4, 0.8, "-9.40 +- 0.80"),
+        (4821.25, 13.0, "4821.2 +- 13.0"),
+        (1e-30, 0.0, "0.000000000 +- 0.000000000"),
+        (float("nan"), float("nan"), "nan +- nan"),
+    ],
+)
+def test_a_small_score_is_shown_with_more_decimals(mean: float, std: float, said: str) -> None:
+    assert score({"mean": mean, "std": std, "ci95": [None, None], "episodes": 3}) == f"{said} (std; 3 episodes)"

@@ -112,13 +112,15 @@ def _recommendation(report: Report) -> Iterator[str]:
     if row is None:
         yield "Nothing could be measured, so there is no recommendation."
         return
-    gain = "" if report.gain is None else f", {report.gain:.1f} times the default ({report.default.num_envs} x sync)"
+    what = "training" if report.trained else "stepping"
+    base = f"the default ({report.default.num_envs} x sync)"
+    gain = "" if report.gain is None else f", {what} {report.gain:.1f} times as fast as {base}"
     yield f"Recommended: {row.cell.num_envs} x {row.cell.name}{gain}."
     if row.cell.backend in OTHER_RESULTS and report.same is not None:
         same = report.same
         yield (
             f"{row.cell.backend} draws other random numbers than Gymnasium's environments; with the same ones: "
-            f"{same.cell.num_envs} x {same.cell.name}, {same.steps_per_second:,.0f} steps/s."
+            f"{same.cell.num_envs} x {same.cell.name}, {same.steps_per_second:,.0f} steps/s without learning."
         )
     if row.cell.num_envs != report.default.num_envs:
         yield "Another number of environments is another training, with other batches and updates: look at the score."

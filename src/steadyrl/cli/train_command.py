@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -186,11 +187,13 @@ def _agents(folder: RunFolder) -> dict[str, str]:
 
 
 def score(result: Any) -> str:
-    """`mean +- std (std; 95% interval low..high, n episodes)`."""
+    """`mean +- std (std; 95% interval low..high, n episodes)`, with more decimals where returns are small."""
     low, high = result["ci95"]
-    interval = "" if low is None or high is None else f"95% interval {low:.1f}..{high:.1f}, "
+    size = max(abs(result["mean"]), result["std"])
+    places = 1 if not 0 < size < 10 else min(2 - math.floor(math.log10(size)), 9)
+    interval = "" if low is None or high is None else f"95% interval {low:.{places}f}..{high:.{places}f}, "
     episodes = "1 episode" if result["episodes"] == 1 else f"{result['episodes']} episodes"
-    return f"{result['mean']:.1f} +- {result['std']:.1f} (std; {interval}{episodes})"
+    return f"{result['mean']:.{places}f} +- {result['std']:.{places}f} (std; {interval}{episodes})"
 
 
 def _shared_flags() -> list[Flag]:

@@ -23,7 +23,9 @@ def unsuitable(fits: Fits) -> Iterator[Found]:
         if reason:
             by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
-        yield Found(f"{', '.join(name.upper() for name in names)}: {reason}", {"algorithms": names})
+        told = [name.upper() for name in names]
+        whose = "" if reason.startswith(f"{told[0]} ") else f"{', '.join(told)}: "
+        yield Found(f"{whose}{reason}", {"algorithms": names})
 
 
 @rule(
