@@ -141,6 +141,32 @@ def test_a_bad_mask_of_a_gymnasium_vector_is_found_too() -> None:
         played(make_vec(vector, masks="auto"), 12)
 
 
+@pytest.mark.parametrize("vec", ["sync", "async", "gymnasium"])
+def test_masks_that_begin_after_the_reset_are_refused(vec: Any) -> None:
+    class Late(Masked):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            return super().reset(seed=seed, options=options)[0], {}
+
+    Late.__module__ = "__main__"  # another process takes its code along
+    bare = SyncVectorEnv([Late] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    venv = make_vec(bare, masks="auto") if vec == "gymnasium" else make_vec(Late, 2, vec=vec, masks="auto")
+    assert MASK not in venv.reset([1, 2])
+    with pytest.raises(
+        UserError, match=r"\(environment 0\) gave an action mask in step 1 of .*, but none at its reset"
+    ):
+        venv.step(np.zeros(2, dtype=np.int64))
+    venv.close()
+
+
+def test_an_environment_that_cannot_be_asked_for_its_masks_is_named() -> None:
+    class Endless(Masked):
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    with pytest.raises(UserError, match=r"Endless.* whether it has action_masks\(\) raised RecursionError"):
+        make_vec(Endless, 1, masks="auto")
+
+
 def test_masks_that_are_not_wanted_are_not_looked_at() -> None:
     factory = make_env_factory(partial(Masked, fault="size"))
     factory.action_masks = False

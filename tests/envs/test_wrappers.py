@@ -78,6 +78,27 @@ OK = np.zeros(2, np.float32)
 @pytest.mark.parametrize(
     ("result", "code", "text"),
     [
+        (OK, "old-gym", "returned one ndarray instead of"),
+        ((OK,), "old-gym", "returned 1 value instead of"),
+        ((OK, None), "info-type", r"info of Begins is None"),
+        ((OK, [1]), "info-type", r"info of Begins is \[1\] \(list\), not a dictionary"),
+    ],
+)
+def test_a_reset_that_returns_something_else_is_named(result: Any, code: str, text: str) -> None:
+    class Begins(gym.Env[Any, Any]):
+        observation_space, action_space = BOX, spaces.Discrete(2)
+
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            return result
+
+    with pytest.raises(UserError, match=text) as caught:
+        Canonical(Begins()).reset(seed=1)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "text"),
+    [
         ((OK, [1.0, 2.0], False, False, {}), "reward-type", r"\[1.0, 2.0\] \(list\)"),
         ((OK, np.zeros(2), False, False, {}), "reward-type", r"shape \(2,\)"),
         ((OK, None, False, False, {}), "reward-type", "None"),

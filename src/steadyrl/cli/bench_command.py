@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from steadyrl.cli.watched import Signs
 
 _TURN = 0.1  # of the whole time that one turn of steps takes at most
-_WIDTH = 120  # columns of a page that goes to no terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +110,10 @@ def _measured(env: str, algo: str | None, options: BenchOptions, signs: Signs, s
     if session.json:
         session.emit(report.to_json())
         return 0
-    from rich.console import Console
-
     from steadyrl.bench.page import show
+    from steadyrl.cli.console import console
 
-    show(report, Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDTH))
+    show(report, console())
     return 0
 
 

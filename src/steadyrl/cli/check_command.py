@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,6 @@ from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session
 from steadyrl.errors import UserError
 
-_WIDTH = 120  # columns of a page that goes to no terminal
 _DESCRIPTION = """Plays an environment in a process of its own and tells what is wrong, with evidence and remedy.
 Exit status: 0 where no error was found, 1 where one was (or, with --strict, a warning)."""
 
@@ -78,11 +76,10 @@ def run(args: list[str], session: Session) -> int:
     if session.json:
         session.emit(report.to_json())
     else:
-        from rich.console import Console
-
         from steadyrl.cli.check_page import show
+        from steadyrl.cli.console import console
 
-        show(report, Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDTH))
+        show(report, console())
     return 0 if report.ok else 1
 
 

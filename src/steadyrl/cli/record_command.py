@@ -72,8 +72,10 @@ def run(args: list[str], session: Session) -> int:
     if session.json:
         session.emit({"run": str(path), "checkpoint": options.checkpoint, "recordings": recordings})
         return 0
+    from steadyrl.training.displays.text import number
+
     for row in recordings:
-        print(f"{row['path']}  (return {row['return']:.1f}, {row['length']} steps, seed {row['seed']})")
+        print(f"{row['path']}  (return {number(row['return'])}, {row['length']} steps, seed {row['seed']})")
     return 0
 
 

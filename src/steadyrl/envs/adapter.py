@@ -174,6 +174,8 @@ class VectorAdapter:
                 given = given[0] | self._inner.reset_masks, given[0]
             ended, steps = (terminated, truncated), episodes.lengths
             next_obs, final_obs = self._masks.take((next_obs, final_obs), given, ended, steps, late=self._late)
+        elif infos and self._masks.was_open:
+            self._masks.refuse_late(self._inner.masks(infos), episodes.lengths)
         step = Step(next_obs, final_obs, rewards, terminated, truncated, valid, records, broken, lost)
         return self._skips.answer(step, faults) if faults else step
 

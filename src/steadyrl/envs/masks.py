@@ -53,7 +53,7 @@ class MaskSource:
         method = None
         if used and isinstance(env.action_space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
             self._spec = ActionSpec.of(env.action_space)
-            method = env.get_wrapper_attr(METHOD) if env.has_wrapper_attr(METHOD) else None
+            method = _method_of(env, name)
         self._method = method if callable(method) else None
         self._used = used
         self.asks = self._method is not None
@@ -95,6 +95,18 @@ class MaskSource:
                 insist_on_free(env, self._name, METHOD if told is None else None)
 
 
+def _method_of(env: gym.Env[Any, Any], name: str) -> Any:
+    """What the environment or one of its wrappers has under that name, or None."""
+    try:
+        return env.get_wrapper_attr(METHOD) if env.has_wrapper_attr(METHOD) else None
+    except Exception as error:
+        raise UserError(
+            f"Asking {name} whether it has {METHOD}() raised {type(error).__name__}: {error}.",
+            remedy="Let its __getattr__ raise AttributeError for what is not there, even before __init__ is done.",
+            code="env-attribute",
+        ) from error
+
+
 def _when(step: int) -> str:
     """In words, for an error."""
     return "at its reset" if step == 0 else f"in step {step} of its episode"
@@ -134,6 +146,7 @@ class Masks:
 
     Attributes:
         used: Whether there are any; None until the first reset decides.
+        was_open: The first reset decides, or has decided.
 
     Args:
         wanted: `auto` uses them where the first reset gives one.
@@ -148,7 +161,8 @@ class Masks:
         self._checked = checked
         self._name = name
         self._num_envs = num_envs
-        self.used: bool | None = None if wanted == "auto" and mask_width(spec) else wanted == "on"
+        self.was_open = wanted == "auto" and mask_width(spec) > 0
+        self.used: bool | None = None if self.was_open else wanted == "on"
         self.current: BoolArray = np.ones((num_envs, mask_width(spec)), dtype=np.bool_)
 
     def begin(self, obs: ObsTree, given: Given) -> ObsTree:
@@ -200,6 +214,16 @@ class Masks:
                 final[i] = self._one(i, mask, "at the end of an episode")
         leaf = self._leaf(self.current)
         return {**obs[0], MASK: leaf}, {**obs[1], MASK: leaf if final is self.current else self._leaf(final)}
+
+    def refuse_late(self, given: tuple[Given, Given], steps: npt.NDArray[np.int64]) -> None:
+        """Raise UserError where a mask comes with a step though none came with the reset: it would not be used."""
+        for i in given[0] | given[1]:
+            raise UserError(
+                f"{self._name} (environment {i}) gave an action mask {_when(int(steps[i]))}, but none at its reset, "
+                "which decides whether masks are used.",
+                remedy=f"Let info['{KEY}'] hold one at every reset and step; --action-masks off trains without.",
+                code="mask-late",
+            )
 
     def start_anew(self, i: int, given: Any, *trees: ObsTree) -> None:
         """Environment `i` begins another episode: its mask in place of the one that is in these trees.

@@ -57,6 +57,16 @@ def flag_of(value: Any, key: str, name: str) -> bool:
     return bool(flag)
 
 
+def insist_on_info(info: Any, name: str) -> None:
+    """Raise UserError unless `info` is a dictionary."""
+    if not isinstance(info, dict):
+        raise UserError(
+            f"The info of {name} is {shown(info)}, not a dictionary.",
+            remedy="reset() returns obs, info and step() returns obs, reward, terminated, truncated, info.",
+            code="info-type",
+        )
+
+
 def info_of(info: Any, name: str, step: int | None = None) -> dict[str, Any]:
     """A fresh dictionary of what the library reads from `info`: `is_success` (bool) and `action_mask` (array).
 
@@ -68,12 +78,7 @@ def info_of(info: Any, name: str, step: int | None = None) -> dict[str, Any]:
     Raises:
         UserError: `info` is no dictionary, or `is_success` is not one truth value.
     """
-    if not isinstance(info, dict):
-        raise UserError(
-            f"The info of {name} is {shown(info)}, not a dictionary.",
-            remedy="reset() returns obs, info and step() returns obs, reward, terminated, truncated, info.",
-            code="info-type",
-        )
+    insist_on_info(info, name)
     kept: dict[str, Any] = {}
     for key in _KEPT_INFO:
         value = info.get(key)

@@ -12,7 +12,7 @@ import numpy as np
 from steadyrl.envs.convert import action_converter, obs_converter
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.masks import MaskSource
-from steadyrl.envs.outcome import NOTE, flag_of, info_of, reward_of
+from steadyrl.envs.outcome import NOTE, flag_of, info_of, insist_on_info, reward_of
 from steadyrl.envs.score import PART
 from steadyrl.envs.snapshots.generators import process_mark
 from steadyrl.envs.snapshots.native import obstacle
@@ -109,8 +109,9 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             self._raise(error, "in reset()", "reset")
         if mark is not None:
             self._watch(mark)
-        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+        if not (isinstance(result, tuple) and len(result) == 2):
             raise self._old(f"reset() of {self._label} returned {_kind(result)} instead of (obs, info).")
+        insist_on_info(result[1], self._label)
         obs = result[0]
         plain = type(obs) is np.ndarray and obs.dtype == self._dtype and obs.shape == self._shape
         self.last = obs = obs.copy() if plain else self._obs(obs)
