@@ -56,6 +56,7 @@ $(NATIVE_STAMP): $(STAMP) $(NATIVE_SOURCES)
 
 demo: setup ## train PPO on CartPole-v1, evaluate it, say where everything is
 	@$(BIN)/steadyrl train ppo CartPole-v1 --seed 0 --total-timesteps 100000 --name demo
+	@echo "             (steadyrl is in $(VENV): source $(BIN)/activate first)"
 
 test: setup ## every test that fits a plain machine
 	@$(BIN)/python -m pytest -n 2

@@ -58,6 +58,7 @@ def run(args: list[str], session: Session) -> int:
         print(f"Run folder: {path}", flush=True)
 
     from steadyrl.training.agents import evaluate
+    from steadyrl.training.evaluation import left_out
     from steadyrl.training.run import Run
 
     with exits_are_errors(RunFailedError, "the environment"):
@@ -74,11 +75,14 @@ def run(args: list[str], session: Session) -> int:
         "episodes": int(result.episodes),
         "returns": [float(value) for value in result.returns],
         "lengths": [int(value) for value in result.lengths],
+        "failed": list(result.failed),
     }
     if session.json:
         session.emit(document)
         return 0
     print(f"Return of the {options.checkpoint} agent: {score(document)}.")
+    if result.failed:
+        print(left_out(result))
     print(f"Mean length: {result.lengths.mean():.1f} steps.")
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import math
 import sys
 from dataclasses import dataclass
@@ -165,7 +166,8 @@ def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
     run = folder.shown
     places = {"Run folder": str(run), **_agents(folder)}
     places["Curve"] = f"{run / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
-    places["TensorBoard"] = f"tensorboard --logdir {run}"
+    there = importlib.util.find_spec("tensorboard") is not None
+    places["TensorBoard"] = f"tensorboard --logdir {run}{'' if there else '  (after pip install tensorboard)'}"
     if summary["status"] not in ("finished", "failed"):
         places["Resume"] = f"steadyrl resume {run}"
     places["Go on with"] = f"steadyrl eval {run}"

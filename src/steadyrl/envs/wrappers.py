@@ -224,7 +224,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         if isinstance(error, ValueError) and "expected 5, got 4" in text:  # a wrapper such as TimeLimit met them first
             raise self._old(f"step() of {self._label} returned 4 values instead of five.") from error
         number = "" if self.index is None else f" {self.index}"
-        unlike = " eval_freq 0 trains without evaluations."
+        unlike = " In a training, eval_freq 0 does without evaluations."
         failed = RunFailedError(
             f"{self.role}{number} ({self.name}) raised {type(error).__name__} {when}: {words(error)}",
             remedy="The fault is in the environment's own code: its traceback says where."

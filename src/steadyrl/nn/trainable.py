@@ -10,8 +10,10 @@ from torch import Tensor
 
 from steadyrl.nn.flat import FlatParameters
 from steadyrl.nn.gradient import Outputs
+from steadyrl.nn.heads import SDEHead
 from steadyrl.nn.native.forms import kernel_for
 from steadyrl.nn.part import Part
+from steadyrl.nn.q_networks import QNetwork
 from steadyrl.nn.recurrent import RecurrentActorCritic
 
 
@@ -66,7 +68,12 @@ class Trainable:
             return f"the encoder of the {name}, which has weights: images, embeddings, sequences"
         if isinstance(self.module, RecurrentActorCritic):
             return "the recurrent networks, which they lack"
-        return f"the {name}, parts of which they lack, such as dueling heads and gSDE"
+        parts = list(self.module.modules())
+        if any(isinstance(part, SDEHead) for part in parts):
+            return f"the {name}, since they lack gSDE"
+        if any(isinstance(part, QNetwork) and part.value_head is not None for part in parts):
+            return f"the {name}, since they lack dueling heads"
+        return f"the {name}, parts of which they lack"
 
     def evaluate(self, *inputs: Any) -> Outputs:
         """The module's outputs, flat, without a way back."""

@@ -17,7 +17,7 @@ from steadyrl.seeding import Seeds
 from steadyrl.training.agent import Agent
 from steadyrl.training.arguments import path_of
 from steadyrl.training.evaluation import Evaluation
-from steadyrl.training.evaluator import Evaluator, eval_source
+from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
 from steadyrl.training.policies import require_same_spaces, resolve_device, with_kernels
 from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.spaces import encoders_of, migrated
@@ -138,6 +138,9 @@ def evaluate(
 ) -> Evaluation:
     """Play whole episodes with the agent's policy; normaliser frozen, raw rewards, training untouched.
 
+    An episode that fails is left out, and told in `failed`, where the training went on after such a failure too
+    (`on_env_error`, `on_nonfinite`).
+
     Args:
         agent: Whose policy.
         episodes: How many.
@@ -165,7 +168,7 @@ def evaluate(
             remedy="Pass env=: an id, a function that makes an environment, or an environment.",
             code="no-env",
         )
-    evaluator = Evaluator(source, episode_seeds)
+    evaluator = Evaluator(source, episode_seeds, spared_failures(agent.setup.settings) if agent.setup else frozenset())
     try:
         with agent.computing():
             return evaluator(agent.policy, None if deterministic else seeds.stream("eval", "actions"))

@@ -60,6 +60,12 @@ class Evaluation:
         return bootstrap_ci(self.returns)
 
 
+def left_out(evaluation: Evaluation) -> str:
+    """How many episodes failed, and how the last one did."""
+    count = f"{len(evaluation.failed)} of {len(evaluation.failed) + evaluation.episodes}"
+    return f"{count} evaluation episodes failed and are left out; the last one: {evaluation.failed[-1]}"
+
+
 @dataclass(frozen=True)
 class Spared:
     """Failures of evaluation episodes that are counted and leave their episode out, up to half of all.
@@ -256,7 +262,7 @@ def _not_sane(env: gym.Env[Any, Any], what: str, seed: int, step: int) -> RunFai
     return RunFailedError(
         f"The evaluation environment {_name(env)} gave {what} in step {step} of the episode with seed {seed}.",
         remedy=f"Find out in the environment where it comes from: reset(seed={seed}) starts that episode. "
-        "eval_freq 0 trains without evaluations.",
+        "In a training, eval_freq 0 does without evaluations.",
         code="env-nonfinite",
     )
 

@@ -18,7 +18,7 @@ from steadyrl.training.camera import Camera
 from steadyrl.training.compiling import record, start_compiling
 from steadyrl.training.computing import compared_threads, computing_facts
 from steadyrl.training.curve import write_curve
-from steadyrl.training.evaluation import Evaluation, Watch
+from steadyrl.training.evaluation import Evaluation, Watch, left_out
 from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
 from steadyrl.training.events import Event, EventStream, Listener, Notice, RunEnded, RunStarted
 from steadyrl.training.failing import FailureFiles
@@ -214,9 +214,7 @@ class Learning:
         result = evaluator(self._agent.policy, watch=watch)
         self._running_in = self._setup.source
         if result.failed:
-            count = f"{len(result.failed)} of {len(result.failed) + result.episodes}"
-            said = f"{count} evaluation episodes failed and are left out"
-            self.events.emit(Notice("failed-evaluation", f"{said}; the last one: {result.failed[-1]}", "warning"))
+            self.events.emit(Notice("failed-evaluation", left_out(result), "warning"))
         return result
 
     def _keep(self, folder: RunFolder, extras: Extras, session: Session, writer: RunWriter, stack: ExitStack) -> None:
