@@ -22,7 +22,7 @@ from steadyrl.envs import failures
 from steadyrl.errors import UserError
 from steadyrl.training import chunks
 from steadyrl.training.agent import Agent
-from steadyrl.training.checkpoint import find_checkpoint
+from steadyrl.training.finding import find_checkpoint
 from steadyrl.training.resuming import put_back
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import Setup

@@ -19,11 +19,11 @@ from steadyrl.training.checkpoint import (
     POLICY,
     Contents,
     DamagedError,
-    find_checkpoint,
     read_index,
     save_checkpoint,
     verify,
 )
+from steadyrl.training.finding import find_checkpoint
 from support.policies import CPU, make_policy
 
 ABOUT: dict[str, Any] = {"algo": "ppo", "config": {}}

@@ -12,7 +12,7 @@ import steadyrl as srl
 from steadyrl.envs.make import make_env_factory
 from steadyrl.errors import RunFailedError
 from steadyrl.seeding import Seeds
-from steadyrl.training.evaluation import Evaluation, Spared, run_episodes
+from steadyrl.training.evaluation import Evaluation, Spared, left_out, run_episodes
 from steadyrl.training.events import EvaluationEnded, Event, Notice
 from support.training_envs import SeedLength, length_of
 
@@ -132,3 +132,20 @@ def test_a_training_goes_on_and_says_how_many_failed(
     told = [event.lengths for event in events if isinstance(event, EvaluationEnded)]
     assert told[0] == (length_of(seeds[0]), length_of(seeds[3]))
     assert srl.Run.open(tmp_path / "run").status == "finished"
+
+
+@pytest.mark.parametrize("settings", [{}, {"on_env_error": "restart"}])
+def test_evaluate_leaves_out_what_the_training_would(settings: dict[str, Any]) -> None:
+    seeds = Seeds(0).eval_episode_seeds(4)
+    agent = srl.PPO(SeedLength, **SMALL, **settings)
+    env = faulty((seeds[1],))
+    if not settings:
+        with pytest.raises(RunFailedError, match="raised LookupError"):
+            srl.evaluate(agent, 4, env=env)
+        return
+    result = srl.evaluate(agent, 4, env=env)
+    assert result.lengths.tolist() == [length_of(seeds[i]) for i in (0, 2, 3)]
+    assert len(result.failed) == 1
+    assert left_out(result).startswith(
+        "1 of 4 evaluation episodes failed and are left out; the last one: An evaluation"
+    )

@@ -24,14 +24,15 @@ from steadyrl.training.checkpoint import (
     INDEX,
     POLICY,
     DamagedError,
-    find_checkpoint,
     newest_whole,
     read_index,
     require_file,
     unreadable,
     verify,
 )
+from steadyrl.training.finding import find_checkpoint, to_its_end
 from steadyrl.training.generators import generators_state, restore_generators
+from steadyrl.training.lock import writing
 from steadyrl.training.resuming import cut_back, differences, newest, read_state
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import ARRAYS, STATE, not_finite
@@ -170,6 +171,23 @@ def test_a_link_is_no_checkpoint(run: Path) -> None:
     assert said == [f"The checkpoint {run / 'checkpoints' / 'step_40'} is damaged, so it is passed over."]
     go_on = f"Or let the run go on to its end: steadyrl resume {run}."
     assert caught.value.remedy == f"Choose one of: 40. {go_on}"
+
+
+def test_of_many_checkpoints_the_newest_are_named(tmp_path: Path) -> None:
+    for step in range(100, 900, 100):
+        (tmp_path / "run" / "checkpoints" / f"step_{step}").mkdir(parents=True)
+    with pytest.raises(UserError) as caught:
+        find_checkpoint(tmp_path / "run" / "checkpoints", "final")
+    assert caught.value.remedy == "Choose one of: ..., 400, 500, 600, 700, 800."
+
+
+def test_of_a_run_that_goes_on_its_end_is_waited_for(run: Path) -> None:
+    checkpoints = run / "checkpoints"
+    assert to_its_end(checkpoints) == f" Or let the run go on to its end: steadyrl resume {run}."
+    with writing(run, run):
+        assert to_its_end(checkpoints) == " Or wait for its end: another process is training it just now."
+    (checkpoints / "final").mkdir()
+    assert to_its_end(checkpoints) == ""
 
 
 # The state

@@ -17,8 +17,9 @@ import steadyrl as srl
 from steadyrl.errors import NonFiniteError, SteadyRLError
 from steadyrl.training.agent import Agent
 from steadyrl.training.agents import AGENTS
-from steadyrl.training.checkpoint import find_checkpoint, save_checkpoint
+from steadyrl.training.checkpoint import save_checkpoint
 from steadyrl.training.events import EpisodeBroken, EpisodeEnded, Event, MetricsLogged, Notice
+from steadyrl.training.finding import find_checkpoint
 from support.nonfinite import (
     ALGOS,
     BAD,

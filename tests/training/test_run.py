@@ -14,7 +14,7 @@ from tensorboardX.proto.event_pb2 import Event as TensorBoardEvent
 
 import steadyrl as srl
 from steadyrl.training import learning
-from steadyrl.training.checkpoint import find_checkpoint
+from steadyrl.training.finding import find_checkpoint
 from steadyrl.training.plan import prepare
 from support.envs import ConstantReward
 from support.faulty_envs import Failing, OldStep

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import steadyrl as srl
-from steadyrl.training.checkpoint import find_checkpoint
+from steadyrl.training.finding import find_checkpoint
 from steadyrl.training.signals import StopFlag, signals_stop
 from support import faulty_envs, training_envs
 

@@ -12,7 +12,8 @@ from gymnasium import spaces as gs
 
 import steadyrl as srl
 from steadyrl import kernels as native
-from steadyrl.training.checkpoint import POLICY, find_checkpoint, read_index, verify
+from steadyrl.training.checkpoint import POLICY, read_index, verify
+from steadyrl.training.finding import find_checkpoint
 from steadyrl.training.resuming import read_state
 from steadyrl.training.saving import STATE
 from support.trees import Sampler

@@ -89,7 +89,7 @@ def run(args: list[str], session: Session) -> int:
 
 def has_agent(run_dir: Path, checkpoint: str) -> bool:
     """Whether a run holds this checkpoint, whole."""
-    from steadyrl.training.checkpoint import find_checkpoint
+    from steadyrl.training.finding import find_checkpoint
 
     try:
         find_checkpoint(run_dir / "checkpoints", checkpoint)

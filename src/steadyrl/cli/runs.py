@@ -15,8 +15,6 @@ from steadyrl.errors import UserError
 
 _MARKS = ("config.json", "manifest.json")
 _DEPTH = 5  # levels below a folder that are searched: a run lies four below the one where it was started
-_STATE = "checkpoints/step_*/state.json"  # what a training goes on from; a saved policy lacks it
-_MOST_NAMED = 5  # checkpoints of a run that an error names
 
 
 @dataclass(frozen=True)
@@ -85,20 +83,19 @@ def runs_below(word: str | None, command: str) -> list[Path]:
 def _no_agent(path: Path, run: Path, command: str) -> UserError:
     """The error where no run has the agent: what the newest one has instead, as a killed run has its checkpoints."""
     from steadyrl.training.checkpoint import steps_in
+    from steadyrl.training.finding import kept_ends, named, to_its_end
 
     text = f"No run below {path} has the agent that is asked for; the newest is {run} ({_status(run)})"
     steps = [*steps_in(run / "checkpoints")]
     if not steps:
         return UserError(f"{text}.", remedy="Name another --checkpoint, or train again.", code="not-a-run")
     place = shlex.quote(str(run))
-    ends = [name for name in ("final", "best") if (run / "checkpoints" / name).is_dir()]
-    unended = "final" not in ends and any(run.glob(_STATE))
-    go_on = f" Or let the run go on to its end: steadyrl resume {place}." if unended else ""
+    ends = kept_ends(run / "checkpoints")
     kept = f" Its {' and '.join(ends)} agent{'s' * (len(ends) == 2)} can be taken too." if ends else ""
-    named = ", ".join(map(str, steps if len(steps) <= _MOST_NAMED else ["...", *steps[-_MOST_NAMED:]]))
+    which = ", ".join(named(steps))
     return UserError(
-        f"{text}, which has {'a checkpoint of step' if len(steps) == 1 else 'checkpoints of the steps'} {named}.",
-        remedy=f"Take one: steadyrl {command} {place} --checkpoint {steps[-1]}.{kept}{go_on}",
+        f"{text}, which has {'a checkpoint of step' if len(steps) == 1 else 'checkpoints of the steps'} {which}.",
+        remedy=f"Take one: steadyrl {command} {place} --checkpoint {steps[-1]}.{kept}{to_its_end(run / 'checkpoints')}",
         code="not-a-run",
     )
 

@@ -178,7 +178,7 @@ def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
 
 def _agents(folder: RunFolder) -> dict[str, str]:
     """Where the saved agents are; a run that ended early may have none."""
-    from steadyrl.training.checkpoint import find_checkpoint
+    from steadyrl.training.finding import find_checkpoint
 
     found = {}
     for title, which in (("Saved agent", "final"), ("Best agent", "best")):

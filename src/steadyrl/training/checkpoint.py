@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import re
-import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 
 from steadyrl._version import __version__
 from steadyrl.bundle import Bundle, to_bytes
-from steadyrl.errors import RunFailedError, UserError
+from steadyrl.errors import RunFailedError
 from steadyrl.strict_json import strict_object
 from steadyrl.training.durable import Part, commit_folder, set_aside
 
@@ -244,38 +243,6 @@ def is_whole(folder: Path) -> bool:
     except (DamagedError, OSError):
         return False
     return True
-
-
-def _unsaid(text: str) -> None:
-    """Nobody is told."""
-
-
-def find_checkpoint(checkpoints: Path, which: str, say: Callable[[str], None] = _unsaid) -> Path:
-    """The policy file of a checkpoint.
-
-    Args:
-        checkpoints: The run's `checkpoints` folder.
-        which: `final`, `best` (the newest whole one of either) or a step.
-        say: Told of each damaged one that is passed over.
-
-    Raises:
-        UserError: there is none, or its file does not have the recorded checksum.
-    """
-    steps = steps_in(checkpoints)
-    if which in ("final", "best"):
-        found = list(steps_in(checkpoints / which).values())
-    else:
-        found = [folder for step, folder in steps.items() if str(step) == which.removeprefix("step_")]
-    for folder in reversed(found):
-        if is_whole(folder):
-            return folder / POLICY
-        say(f"The checkpoint {folder} is damaged, so it is passed over.")
-    there = [name for name in ("final", "best") if (checkpoints / name).is_dir()] + [str(step) for step in steps]
-    remedy = f"Choose one of: {', '.join(there)}." if there else "The run saved none: train again."
-    if "final" not in there and any(checkpoints.glob("step_*/state.json")):
-        run = shlex.quote(str(checkpoints.parent))
-        remedy += f" Or let the run go on to its end: steadyrl resume {run}."
-    raise UserError(f"{checkpoints} holds no whole checkpoint '{which}'.", remedy=remedy, code="no-such-checkpoint")
 
 
 def newest_whole(checkpoints: Path) -> Iterator[tuple[Path, dict[str, Any] | DamagedError]]:

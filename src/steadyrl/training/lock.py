@@ -50,3 +50,14 @@ def writing(run: Path, shown: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+
+
+def is_written(run: Path) -> bool:
+    """Whether another process writes this run just now; False where it cannot be known."""
+    try:
+        with writing(run, run):
+            return False
+    except UserError:
+        return True
+    except OSError:
+        return False

@@ -13,12 +13,13 @@ from steadyrl.errors import UserError
 from steadyrl.training.agent import Agent, say
 from steadyrl.training.agents import AGENTS, load
 from steadyrl.training.arguments import listeners_of
-from steadyrl.training.checkpoint import POLICY, find_checkpoint
+from steadyrl.training.checkpoint import POLICY
 from steadyrl.training.compiling import take_up
 from steadyrl.training.displays import make_display
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import working_folder
+from steadyrl.training.finding import find_checkpoint
 from steadyrl.training.generators import generators_of_run, global_generators_kept
 from steadyrl.training.learning import Learning, Outcome
 from steadyrl.training.lock import writing
