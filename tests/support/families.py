@@ -6,9 +6,9 @@ import gymnasium as gym
 
 
 def newest(name: str) -> str:
-    """The id of this environment's newest version here: Gymnasium raises it where the rules change."""
+    """The id of this environment's newest version here, which Gymnasium raises where the rules change; else the name."""
     found = [spec for spec in gym.registry.values() if spec.name == name and spec.namespace is None]
-    return max(found, key=lambda spec: spec.version or 0).id
+    return max(found, key=lambda spec: spec.version or 0).id if found else name
 
 
 CLASSIC = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"]

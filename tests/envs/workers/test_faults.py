@@ -251,7 +251,8 @@ def stop_and_forget() -> None:
 def kill_the_keeper() -> None:
     envs = made("", "step")
     envs.reset(SEEDS)
-    keeper = psutil.Process().children()[-1]
+    keeper = psutil.Process(cast("WorkerVectorEnv", envs._env).processes[0].pid).parent()
+    assert keeper is not None
     keeper.kill()
     assert until(lambda: keeper.status() == psutil.STATUS_ZOMBIE)
     with pytest.raises(SteadyRLError, match="ended by itself"):
