@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -60,3 +61,19 @@ def test_files_are_not_overwritten_unless_forced(tmp_path: Path, capsys: pytest.
 def test_it_needs_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new-env"]) == 2
     assert "needs a name" in capsys.readouterr().err
+
+
+def test_what_a_full_disk_kept_from_being_written_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, text: str, encoding: str) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "task.py").touch()
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main(["new-env", "other", "--dir", str(tmp_path)]) != 0
+    assert "No space left on device" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*.py")] == ["task.py"]
+    assert main(["new-env", "task", "--dir", str(tmp_path), "--force"]) != 0
+    assert (tmp_path / "task.py").exists()

@@ -117,7 +117,17 @@ def test_the_folder_is_named_before_training_and_everything_after(
         "Run folder   out",
     ]
     assert after[-2:] == ["Go on with   steadyrl eval out", "             steadyrl record out"]
-    assert "TensorBoard  tensorboard --logdir out" in after
+    assert any(line.startswith("TensorBoard  tensorboard --logdir out") for line in after)
+
+
+def test_commands_to_go_on_with_can_be_pasted(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_run(monkeypatch, lambda *args, **options: SUMMARY)
+    assert main(["train", "ppo", "CartPole-v1", "--run-dir", "my out"]) == 0
+    after = capsys.readouterr().out.splitlines()
+    assert after[-2:] == ["Go on with   steadyrl eval 'my out'", "             steadyrl record 'my out'"]
+    assert any(line.startswith("TensorBoard  tensorboard --logdir 'my out'") for line in after)
 
 
 def test_with_json_stdout_is_one_document(

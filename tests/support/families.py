@@ -6,7 +6,7 @@ import gymnasium as gym
 
 
 def newest(name: str) -> str:
-    """The id of this environment's newest version here, which Gymnasium raises where the rules change; else the name."""
+    """The id of the newest version here, which Gymnasium raises where the rules change; else the name itself."""
     found = [spec for spec in gym.registry.values() if spec.name == name and spec.namespace is None]
     return max(found, key=lambda spec: spec.version or 0).id if found else name
 

@@ -78,6 +78,12 @@ def test_one_truth_value_for_each_observation(trained: Agent) -> None:
         trained.predict(np.zeros((3, 4)), None, [True, False])
 
 
+@pytest.mark.parametrize("given", ["x", ["a", "b", "c"], [0.5, 1.0, 0.0], [np.nan, 0.0, 0.0], {}, object()])
+def test_what_is_no_truth_value_is_refused(trained: Agent, given: Any) -> None:
+    with pytest.raises(srl.UserError, match=r"episode_start is .*, not truth values\."):
+        trained.predict(np.zeros((3, 4)), None, given)
+
+
 @pytest.mark.parametrize(("kind", "shared"), KINDS)
 def test_a_saved_agent_predicts_and_is_evaluated_the_same(kind: str, shared: bool, tmp_path: Path) -> None:
     agent = agent_of(recurrent=kind, recurrent_shared=shared)

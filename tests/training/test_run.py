@@ -163,7 +163,7 @@ def test_the_best_agent_is_the_one_that_scored_best(run: srl.Run) -> None:
 
 
 def test_checkpoints_are_found_by_step_and_whole(run: srl.Run) -> None:
-    assert run.load_agent("96").num_timesteps == 96
+    assert run.load_agent("96").num_timesteps == run.load_agent(96).num_timesteps == 96
     assert run.load_agent("step_192").num_timesteps == 192
     with pytest.raises(srl.UserError, match="no whole checkpoint '100'") as caught:
         run.load_agent("100")

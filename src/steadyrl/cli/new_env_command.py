@@ -85,6 +85,8 @@ def _write(texts: dict[Path, str], force: bool) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except OSError as error:
+            if str(path) not in there:  # the disk may be full: what there is of it is no environment
+                path.unlink(missing_ok=True)
             raise RunFailedError(
                 f"{path} cannot be written: {error.strerror}.", remedy="Choose another --dir.", code="cannot-write"
             ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import math
+import shlex
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -163,9 +164,9 @@ def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
     ]
     if summary["eval"]:
         lines.append(f"Evaluation of the final agent: {score(summary['eval'])}.")
-    run = folder.shown
-    places = {"Run folder": str(run), **_agents(folder)}
-    places["Curve"] = f"{run / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
+    places = {"Run folder": str(folder.shown), **_agents(folder)}
+    places["Curve"] = f"{folder.shown / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
+    run = shlex.quote(str(folder.shown))
     there = importlib.util.find_spec("tensorboard") is not None
     places["TensorBoard"] = f"tensorboard --logdir {run}{'' if there else '  (after pip install tensorboard)'}"
     if summary["status"] not in ("finished", "failed"):

@@ -140,10 +140,15 @@ def _state(policy: Policy, given: Any, count: int, single: bool) -> Floats:
 def _starts(given: Any, count: int) -> npt.NDArray[np.bool_]:
     """From one truth value or as many as there are observations; None is nowhere."""
     try:
-        return np.broadcast_to(np.asarray(False if given is None else given, np.bool_), (count,)).copy()
-    except ValueError as error:
+        array = np.asarray(False if given is None else given)
+    except (ValueError, TypeError, RuntimeError):  # rows of different lengths, tensors of another device
+        array = np.array(None)
+    truths = array.dtype.kind in "biuf" and bool(np.isin(array, (0, 1)).all())
+    if not truths or array.shape not in ((), (1,), (count,)):
+        fault = f"has shape {array.shape}, but there are {count} observations"
         raise UserError(
-            f"episode_start has shape {np.shape(given)}, but there are {count} observations.",
+            f"episode_start {fault if truths else f'is {shown(given)}, not truth values'}.",
             remedy="Pass one truth value for each, or one for all.",
             code="bad-value",
-        ) from error
+        )
+    return np.broadcast_to(array.astype(np.bool_), (count,)).copy()

@@ -82,7 +82,7 @@ class Run:
         return self._agent
 
     def load_agent(
-        self, checkpoint: str = "final", *, env: EnvLike | None = None, encoders: Mapping[str, Any] | None = None
+        self, checkpoint: str | int = "final", *, env: EnvLike | None = None, encoders: Mapping[str, Any] | None = None
     ) -> Agent:
         """The agent of a checkpoint: `final`, `best` or a step; on the run's environment unless another is given.
 
@@ -92,7 +92,7 @@ class Run:
             UserError: there is no such checkpoint, or the environment cannot be made.
         """
         path = find_checkpoint(
-            self._folder.checkpoints, checkpoint, lambda text: say(Notice("damaged-checkpoint", text, "warning"))
+            self._folder.checkpoints, str(checkpoint), lambda text: say(Notice("damaged-checkpoint", text, "warning"))
         )
         settings = self._settings()
         options = {name: settings[name] for name in SETTINGS if name != "env"} | wrappers_in(settings)
