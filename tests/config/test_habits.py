@@ -1,5 +1,6 @@
 """Names from other libraries are answered with what to do here."""
 
+import inspect
 import subprocess
 import sys
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 import steadyrl as srl
 from steadyrl.config import HABITS, hints, resolve
-from steadyrl.config.habits import NAMES
+from steadyrl.config.habits import EVALUATE, NAMES
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
@@ -26,6 +27,10 @@ def test_a_habit_is_answered(name: str) -> None:
             resolve("ppo", None, overrides={spelt: 1})
         assert caught.value.message == f"PPO has no hyperparameter {name!r}."
         assert caught.value.remedy.startswith(HABITS[name])
+
+
+def test_no_answer_of_evaluate_hides_an_argument_of_its_own() -> None:
+    assert not set(inspect.signature(srl.evaluate).parameters) & set(EVALUATE)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -270,6 +270,31 @@ def test_the_seed_has_the_name_of_its_flag_too() -> None:
         srl.evaluate(agent, 8, seed=9, eval_seed=9)
 
 
+@pytest.mark.parametrize(
+    "given", [("CartPole-v1", 5), ("CartPole-v1",), (SeedLength,), (SeedLength(),), (5, SeedLength)]
+)
+def test_an_environment_that_is_given_by_position_is_sent_to_its_name(given: tuple[Any, ...]) -> None:
+    with pytest.raises(srl.UserError, match="evaluate takes the agent and a number of episodes") as caught:
+        srl.evaluate(small(), *given)
+    assert "steadyrl.evaluate(agent, 5, env='CartPole-v1')" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("n_eval_episodes", "It is called episodes here."),
+        ("return_episode_rewards", "the result has returns and lengths"),
+        ("determinstic", "Did you mean deterministic?"),
+        ("callback", "It takes episodes, seed, eval_seed, deterministic, env."),
+    ],
+)
+def test_arguments_that_evaluate_does_not_have_are_answered(argument: str, said: str) -> None:
+    given: dict[str, Any] = {argument: 5}
+    with pytest.raises(srl.UserError, match=f"evaluate has no argument '{argument}'") as caught:
+        srl.evaluate(small(), **given)
+    assert said in caught.value.remedy
+
+
 def test_only_agents_are_evaluated() -> None:
     with pytest.raises(srl.UserError, match="evaluate was given a str, not an agent"):
         srl.evaluate("cartpole")  # type: ignore[arg-type]

@@ -32,6 +32,17 @@ HABITS = {
 }
 """Argument elsewhere -> what to do here."""
 
+EVALUATE = {
+    "n_eval_episodes": "It is called episodes here.",
+    "n_episodes": "It is called episodes here.",
+    "eval_episodes": "It is called episodes here.",
+    "eval_env": "It is called env here.",
+    "return_episode_rewards": "Leave it out: the result has returns and lengths of every episode.",
+    "render": "Leave it out: `steadyrl record RUN` makes a video of a run's agent.",
+    "use_masking": "Leave it out: a policy that was trained with action masks is evaluated with them.",
+}
+"""Argument of an evaluation elsewhere -> what to do here."""
+
 _VEC = "The agent makes its vector of environments itself: steadyrl.PPO('CartPole-v1', num_envs=8"
 _EPISODES = "Leave it out: learn with run_dir=... writes every episode into episodes.jsonl."
 _MASKS = "Use steadyrl.PPO(env): action masks are found by themselves."
