@@ -13,7 +13,7 @@ import steadyrl as srl
 from steadyrl.seeding import Seeds
 from steadyrl.training import evaluation
 from steadyrl.training.agent import Agent
-from steadyrl.training.evaluation import MAX_ENVS, run_episodes
+from steadyrl.training.evaluation import MAX_ENVS, Evaluation, run_episodes
 from support.envs import ConstantReward, SpaceProbe
 from support.training_envs import GlobalDrawer, PaysVector, SeedLength, length_of
 
@@ -31,6 +31,23 @@ def test_every_seed_is_played_once_however_long_its_episode_is(episodes: int) ->
     assert result.lengths.tolist() == expected
     assert result.returns.tolist() == [float(length) for length in expected]
     assert result.episodes == episodes
+
+
+@pytest.mark.parametrize("episodes", [1, 5, 200])
+def test_the_mean_comes_first_where_a_result_is_shown(episodes: int) -> None:
+    numbers = np.arange(episodes, dtype=np.int64)
+    result = Evaluation(numbers / 7, numbers, ("one", "two")[: episodes // 5])
+    failed = {1: "", 5: ", failed=1", 200: ", failed=2"}[episodes]
+    begin = f"Evaluation(mean={result.mean:.6g}, std={result.std:.6g}, episodes={episodes}{failed}, returns=[0"
+    assert str(result) == repr(result)
+    assert str(result).startswith(begin)
+    assert "\n" not in str(result)
+    assert len(str(result)) < 200
+
+
+def test_a_result_without_episodes_can_be_shown() -> None:
+    none = Evaluation(np.zeros(0), np.zeros(0, dtype=np.int64))
+    assert repr(none) == "Evaluation(mean=nan, std=nan, episodes=0, returns=[], lengths=[])"
 
 
 def test_the_first_episodes_do_not_depend_on_how_many_there_are() -> None:
