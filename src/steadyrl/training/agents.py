@@ -18,6 +18,7 @@ from steadyrl.training.agent import Agent
 from steadyrl.training.arguments import evaluated_by_position, names_environment, path_of, unknown_to_evaluate
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
+from steadyrl.training.mistaken import better_told
 from steadyrl.training.policies import require_same_spaces, resolve_device, with_kernels
 from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.spaces import encoders_of, migrated
@@ -101,7 +102,13 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
         file = file.with_name(file.name + SUFFIX)
     device = resolve_device(options.get("device") or "auto")
     native = with_kernels(options.get("kernels") or "auto")
-    bundle = read_bundle(file, device, native=native, encoders=encoders_of(options.get("encoders")))
+    try:
+        bundle = read_bundle(file, device, native=native, encoders=encoders_of(options.get("encoders")))
+    except UserError as error:
+        better = better_told(path_of(path, "path"), error)
+        if better is None:
+            raise
+        raise better from error
     algo = bundle.about.get("algo")
     if algo not in AGENTS:
         raise UserError(
