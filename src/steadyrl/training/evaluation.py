@@ -68,8 +68,9 @@ class Evaluation:
 
 
 def _brief(values: npt.NDArray[Any]) -> str:
-    plain = {"all": lambda value: f"{value:.7g}"}
-    return np.array2string(values, separator=", ", threshold=10, max_line_width=1000, formatter=plain)
+    return np.array2string(
+        values, separator=", ", threshold=10, max_line_width=1000, formatter={"all": lambda value: f"{value:.7g}"}
+    )
 
 
 def left_out(evaluation: Evaluation) -> str:
