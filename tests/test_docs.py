@@ -29,6 +29,8 @@ from steadyrl.cli.resume_command import ResumeOptions
 from steadyrl.cli.train_command import ALIASES, EXIT_STATUS, TrainOptions
 from steadyrl.cli.train_command import parse as parse_train
 from steadyrl.cli.verify_resume_command import VerifyOptions, apart
+from steadyrl.config.habits import ATTRIBUTES, HABITS, NAMES
+from steadyrl.config.resolve import hints
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
@@ -194,6 +196,46 @@ def test_cleanrls_names_lead_where_the_page_says() -> None:
     assert len(here) >= 7
     for name, flag in here.items():
         assert flag in _ELSEWHERE[name], name
+
+
+def _left_column() -> list[ast.stmt]:
+    """The code that the migration page's first table shows on its left."""
+    table = prose(DOCS / "migration.md").partition("## From CleanRL")[0]
+    cells = re.findall(r"^\| (.*?) \| ", table, re.MULTILINE)
+    return [ast.parse(code).body[0] for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
+
+
+def _typed(code: ast.stmt) -> tuple[set[str], set[str]]:
+    """Names that a user of Stable-Baselines3 types for this code here, and arguments of the agent or its methods."""
+    if isinstance(code, ast.Assign):
+        return set(), {ast.unparse(target) for target in code.targets}
+    value = code.value if isinstance(code, ast.Expr) else None
+    called = value.func if isinstance(value, ast.Call) else value
+    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    others = set() if name in NAMES or not isinstance(value, ast.Call) else {str(word.arg) for word in value.keywords}
+    return {name} - {""}, others
+
+
+def test_the_names_of_the_migration_page_are_answered() -> None:
+    agent = srl.PPO("CartPole-v1", preset="none")
+    known = {*hints("ppo"), *RunSettings.__dataclass_fields__, *HABITS}
+    code = [*map(_typed, _left_column())]
+    names, arguments = (set().union(*found) for found in zip(*code, strict=True))
+    assert {"make_vec_env", "Monitor", "save_replay_buffer", "learn", "PPO", "ActionMasker"} <= names
+    assert {"policy_kwargs", "optimize_memory_usage", "reset_num_timesteps", "learning_rate"} <= arguments
+    assert arguments <= known
+    elsewhere = {name for name in names if not (hasattr(srl, name) or hasattr(agent, name))}
+    assert elsewhere <= {*NAMES, *ATTRIBUTES, "_on_step"}  # which is a method of the user's own
+    policies = {
+        node.value
+        for code in _left_column()
+        for node in ast.walk(code)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith("Policy")
+    }
+    assert policies == {"MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy"}
+    for policy in policies:
+        with pytest.raises(UserError, match=f"takes no policy such as '{policy}'"):
+            srl.PPO(policy, "CartPole-v1")
 
 
 def test_make_targets_that_are_named_exist() -> None:

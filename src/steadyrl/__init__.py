@@ -7,6 +7,7 @@ Names are loaded when they are first used, so that `import steadyrl` costs next 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from steadyrl._version import __version__
@@ -66,10 +67,21 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'steadyrl' has no attribute {name!r}")
+        raise _missing(name)
     value = getattr(importlib.import_module(f"steadyrl.{_HOME[name]}"), name)
     globals()[name] = value
     return value
+
+
+def _missing(name: str) -> Exception:
+    """The error for a name that there is not; says what takes its place where it is one of another library."""
+    text = f"module 'steadyrl' has no attribute {name!r}"
+    cure = None if name.startswith("_") else importlib.import_module("steadyrl.config.habits").NAMES.get(name)
+    if cure is None:
+        return AttributeError(text)
+    # `from steadyrl import NAME` throws the text of an AttributeError away.
+    importing = sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"
+    return (ImportError if importing else AttributeError)(f"{text}. {cure}")
 
 
 def __dir__() -> list[str]:

@@ -111,6 +111,17 @@ def test_a_saved_agent_is_sent_to_python(here: Path) -> None:
     with pytest.raises(UserError, match="is a saved agent") as caught:
         find_run("cartpole.srl", "eval")
     assert 'steadyrl.load("cartpole.srl"' in caught.value.remedy
+    assert caught.value.remedy.endswith("steadyrl.evaluate(agent).")
+
+
+@pytest.mark.parametrize(
+    ("command", "done"), [("resume", "agent.learn(100_000)"), ("record", 'env = agent.make_env("rgb_array")')]
+)
+def test_a_saved_agent_is_sent_to_what_works_with_it(command: str, done: str, here: Path) -> None:
+    (here / "cartpole.srl").write_bytes(b"PK")
+    with pytest.raises(UserError, match=f"`steadyrl {command}` takes a run folder") as caught:
+        find_run("cartpole.srl", command)
+    assert caught.value.remedy.startswith(f'In Python: agent = steadyrl.load("cartpole.srl", env=...); {done}')
 
 
 def test_what_is_no_run_says_why_and_what_to_do(here: Path) -> None:

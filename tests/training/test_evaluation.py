@@ -13,7 +13,7 @@ import steadyrl as srl
 from steadyrl.seeding import Seeds
 from steadyrl.training import evaluation
 from steadyrl.training.agent import Agent
-from steadyrl.training.evaluation import MAX_ENVS, run_episodes
+from steadyrl.training.evaluation import MAX_ENVS, Evaluation, run_episodes
 from support.envs import ConstantReward, SpaceProbe
 from support.training_envs import GlobalDrawer, PaysVector, SeedLength, length_of
 
@@ -31,6 +31,23 @@ def test_every_seed_is_played_once_however_long_its_episode_is(episodes: int) ->
     assert result.lengths.tolist() == expected
     assert result.returns.tolist() == [float(length) for length in expected]
     assert result.episodes == episodes
+
+
+@pytest.mark.parametrize("episodes", [1, 5, 200])
+def test_the_mean_comes_first_where_a_result_is_shown(episodes: int) -> None:
+    numbers = np.arange(episodes, dtype=np.int64)
+    result = Evaluation(numbers / 7, numbers, ("one", "two")[: episodes // 5])
+    failed = {1: "", 5: ", failed=1", 200: ", failed=2"}[episodes]
+    begin = f"Evaluation(mean={result.mean:.6g}, std={result.std:.6g}, episodes={episodes}{failed}, returns=[0"
+    assert str(result) == repr(result)
+    assert str(result).startswith(begin)
+    assert "\n" not in str(result)
+    assert len(str(result)) < 200
+
+
+def test_a_result_without_episodes_can_be_shown() -> None:
+    none = Evaluation(np.zeros(0), np.zeros(0, dtype=np.int64))
+    assert repr(none) == "Evaluation(mean=nan, std=nan, episodes=0, returns=[], lengths=[])"
 
 
 def test_the_first_episodes_do_not_depend_on_how_many_there_are() -> None:
@@ -268,6 +285,31 @@ def test_the_seed_has_the_name_of_its_flag_too() -> None:
     assert by_flag == srl.evaluate(agent, 8, seed=9).lengths.tolist() != srl.evaluate(agent, 8).lengths.tolist()
     with pytest.raises(srl.UserError, match="two names of one thing"):
         srl.evaluate(agent, 8, seed=9, eval_seed=9)
+
+
+@pytest.mark.parametrize(
+    "given", [("CartPole-v1", 5), ("CartPole-v1",), (SeedLength,), (SeedLength(),), (5, SeedLength)]
+)
+def test_an_environment_that_is_given_by_position_is_sent_to_its_name(given: tuple[Any, ...]) -> None:
+    with pytest.raises(srl.UserError, match="evaluate takes the agent and a number of episodes") as caught:
+        srl.evaluate(small(), *given)
+    assert "steadyrl.evaluate(agent, 5, env='CartPole-v1')" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("n_eval_episodes", "It is called episodes here."),
+        ("return_episode_rewards", "the result has returns and lengths"),
+        ("determinstic", "Did you mean deterministic?"),
+        ("callback", "It takes episodes, seed, eval_seed, deterministic, env."),
+    ],
+)
+def test_arguments_that_evaluate_does_not_have_are_answered(argument: str, said: str) -> None:
+    given: dict[str, Any] = {argument: 5}
+    with pytest.raises(srl.UserError, match=f"evaluate has no argument '{argument}'") as caught:
+        srl.evaluate(small(), **given)
+    assert said in caught.value.remedy
 
 
 def test_only_agents_are_evaluated() -> None:

@@ -15,6 +15,11 @@ from steadyrl.errors import UserError
 
 _MARKS = ("config.json", "manifest.json")
 _DEPTH = 5  # levels below a folder that are searched: a run lies four below the one where it was started
+_EVALUATED = "steadyrl.evaluate(agent)."
+_OF_AN_AGENT = {
+    "resume": "agent.learn(100_000), with a fresh optimiser; what a run folder holds goes on exactly.",
+    "record": 'env = agent.make_env("rgb_array") shows what agent.predict does; videos are made of run folders only.',
+}  # command -> what is done with a saved agent instead
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ def _no_folder(path: Path, command: str) -> UserError:
     if path.suffix == ".srl":
         return UserError(
             f"{path} is a saved agent, and `steadyrl {command}` takes a run folder.",
-            remedy=f'In Python: agent = steadyrl.load("{path}", env=...); steadyrl.evaluate(agent).',
+            remedy=f'In Python: agent = steadyrl.load("{path}", env=...); {_OF_AN_AGENT.get(command, _EVALUATED)}',
             code="not-a-run",
         )
     kind = "is a file, no run folder" if path.is_file() else "does not exist"

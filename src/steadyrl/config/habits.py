@@ -1,4 +1,4 @@
-"""Arguments under the names of other libraries, and what takes their place here."""
+"""Names of other libraries, and what takes their place here."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ HABITS = {
     "reset_num_timesteps": "Leave it out: a further call of learn always goes on.",
     "n_eval_episodes": "It is called eval_episodes here, and belongs to the agent: PPO(env, eval_episodes=10).",
     "eval_log_path": "Pass run_dir to learn: evaluations are written into the run folder.",
+    "optimize_memory_usage": "Leave it out: a replay keeps each frame of stacked pictures once (replay_frames).",
     "stats_window_size": "Leave it out: rollout/ep_rew_mean is over the last 100 episodes.",
     "lstm_hidden_size": "It is called recurrent_size here, beside recurrent='lstm'.",
     "shared_lstm": "It is called recurrent_shared here, beside recurrent='lstm'; both losses train the memory then.",
@@ -29,4 +30,59 @@ HABITS = {
     "norm_adv": "It is called normalize_advantage here.",
     "anneal_lr": "Pass learning_rate_end=0 instead.",
 }
-"""Name elsewhere -> what to do here."""
+"""Argument elsewhere -> what to do here."""
+
+EVALUATE = {
+    "n_eval_episodes": "It is called episodes here.",
+    "n_episodes": "It is called episodes here.",
+    "eval_episodes": "It is called episodes here.",
+    "eval_env": "It is called env here.",
+    "return_episode_rewards": "Leave it out: the result has returns and lengths of every episode.",
+    "render": "Leave it out: `steadyrl record RUN` makes a video of a run's agent.",
+    "use_masking": "Leave it out: a policy that was trained with action masks is evaluated with them.",
+}
+"""Argument of an evaluation elsewhere -> what to do here."""
+
+_VEC = "The agent makes its vector of environments itself: steadyrl.PPO('CartPole-v1', num_envs=8"
+_EPISODES = "Leave it out: learn with run_dir=... writes every episode into episodes.jsonl."
+_MASKS = "Use steadyrl.PPO(env): action masks are found by themselves."
+_EVENTS = "Pass learn a function of events, callback=...; run_dir=... gives metrics.jsonl and TensorBoard's files."
+_OWN_ENV = "agent.make_env() makes an environment like its own; agent.loop.venv is the vector that it learns in."
+_REPLAY = "The replay is in the checkpoints of a run folder: steadyrl.train(...), then steadyrl.resume(run_folder)."
+
+NAMES = {
+    "make_vec_env": f"{_VEC}, wrappers=[...]).",
+    "DummyVecEnv": f"{_VEC}, vec='sync').",
+    "SubprocVecEnv": f"{_VEC}, vec='async').",
+    "VecNormalize": "Pass normalize_obs=True and normalize_reward=True to the agent; they are saved with the policy.",
+    "VecFrameStack": "Pass frame_stack=4 to the agent; with the ids of Atari frames are stacked by themselves.",
+    "make_atari_env": "Pass the id alone, steadyrl.PPO('ALE/Pong-v5'): it brings Atari's preprocessing with it.",
+    "Monitor": _EPISODES,
+    "VecMonitor": _EPISODES,
+    "evaluate_policy": "Use steadyrl.evaluate(agent, episodes=100); the result has mean and std.",
+    "EvalCallback": "Pass eval_freq=..., in environment steps, to the agent; on with a run folder.",
+    "CheckpointCallback": "Pass checkpoint_freq=..., in environment steps, to the agent; on with a run folder.",
+    "BaseCallback": "Pass learn a function of one event, callback=...; it ends the call by returning False.",
+    "CallbackList": "Pass learn a list of functions of one event: callback=[...].",
+    "HerReplayBuffer": "Pass hindsight='future' to an agent with a replay, such as steadyrl.SAC.",
+    "RecurrentPPO": "Use steadyrl.PPO(env, recurrent='lstm').",
+    "MaskablePPO": _MASKS,
+    "ActionMasker": _MASKS,
+}
+"""Class or function elsewhere -> what to do here."""
+
+ATTRIBUTES = {
+    "save_replay_buffer": _REPLAY,
+    "load_replay_buffer": _REPLAY,
+    "get_env": _OWN_ENV,
+    "env": _OWN_ENV,
+    "get_vec_normalize_env": "Read agent.policy.normalizer: the statistics belong to the policy.",
+    "n_envs": "Read agent.config.num_envs.",
+    "device": "Read agent.policy.device.",
+    "logger": _EVENTS,
+    "set_logger": _EVENTS,
+    "get_parameters": "Use agent.policy.state_dict().",
+    "set_parameters": "Use agent.policy.load_state_dict(...).",
+    "set_random_seed": "Pass seed=... when the agent is made.",
+}
+"""Attribute of an agent elsewhere -> what to do here."""

@@ -32,10 +32,11 @@ from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.policies import new_policy, require_same_spaces
 from steadyrl.training.predicting import insist_on_masks, predicted, valued
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
+from steadyrl.training.surface import Surface
 from steadyrl.training.threads import computing_threads
 
 
-class Agent:
+class Agent(Surface):
     """Trains, predicts, saves.
 
     Args:

@@ -15,9 +15,10 @@ from steadyrl.configs.validate import count, whole
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.training.agent import Agent
-from steadyrl.training.arguments import path_of
+from steadyrl.training.arguments import evaluated_by_position, names_environment, path_of, unknown_to_evaluate
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
+from steadyrl.training.mistaken import better_told
 from steadyrl.training.policies import require_same_spaces, resolve_device, with_kernels
 from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.spaces import encoders_of, migrated
@@ -101,7 +102,13 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
         file = file.with_name(file.name + SUFFIX)
     device = resolve_device(options.get("device") or "auto")
     native = with_kernels(options.get("kernels") or "auto")
-    bundle = read_bundle(file, device, native=native, encoders=encoders_of(options.get("encoders")))
+    try:
+        bundle = read_bundle(file, device, native=native, encoders=encoders_of(options.get("encoders")))
+    except UserError as error:
+        better = better_told(path_of(path, "path"), error)
+        if better is None:
+            raise
+        raise better from error
     algo = bundle.about.get("algo")
     if algo not in AGENTS:
         raise UserError(
@@ -130,11 +137,12 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
 def evaluate(
     agent: Agent,
     episodes: int = 100,
-    *,
+    *others: Any,
     seed: int | None = None,
     eval_seed: int | None = None,
     deterministic: bool = True,
     env: EnvLike | None = None,
+    **unknown: Any,
 ) -> Evaluation:
     """Play whole episodes with the agent's policy; normaliser frozen, raw rewards, training untouched.
 
@@ -144,10 +152,12 @@ def evaluate(
     Args:
         agent: Whose policy.
         episodes: How many.
+        *others: There are none: what is given here is answered with an error.
         seed: Fixes the episodes; None takes the agent's `eval_seed`.
         eval_seed: The same under the name of the flag.
         deterministic: The most likely actions, or sampled ones.
         env: Where; None makes environments like the agent's own.
+        **unknown: There are no others: what is given here is answered with an error.
 
     Raises:
         UserError: an argument does not fit, or there is no environment to play in.
@@ -159,6 +169,10 @@ def evaluate(
             remedy="Pass an agent, such as that of steadyrl.load(path, env=...).",
             code="bad-value",
         )
+    if others or names_environment(episodes):
+        raise evaluated_by_position()
+    if unknown:
+        raise unknown_to_evaluate(next(iter(unknown)))
     seeds = _eval_seeds(agent, seed, eval_seed)
     episode_seeds = seeds.eval_episode_seeds(count("episodes", episodes, "episodes", MAX_EPISODES))
     source = eval_source(agent, env)

@@ -7,11 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+
 from steadyrl.config import HABITS
+from steadyrl.config.habits import EVALUATE
 from steadyrl.errors import UserError, nearest
 from steadyrl.training.events import Listener
 from steadyrl.training.settings import SETTINGS
 
+_EVALUATE = ("episodes", "seed", "eval_seed", "deterministic", "env")
 _LEARN = ("total_timesteps", "schedule_steps", "callback", "eval_env", "run_dir")
 
 
@@ -69,3 +73,24 @@ def unknown_argument(name: str) -> UserError:
     else:
         cure = HABITS.get(name) or nearest(name, _LEARN) or f"It takes {', '.join(_LEARN)}."
     return UserError(f"learn has no argument {name!r}.", remedy=cure, code="unknown-key")
+
+
+def names_environment(value: Any) -> bool:
+    """Whether what was given for a number is an environment, or what makes one."""
+    named = isinstance(value, str) and not value.isdigit()
+    return named or isinstance(value, gym.Env | gym.vector.VectorEnv) or callable(value)
+
+
+def evaluated_by_position() -> UserError:
+    """The error for an evaluation that was given more than agent and episodes without a name."""
+    return UserError(
+        "evaluate takes the agent and a number of episodes, and the environment and everything else by name.",
+        remedy="For example: steadyrl.evaluate(agent, 5, env='CartPole-v1'); env left out is one like the agent's own.",
+        code="usage",
+    )
+
+
+def unknown_to_evaluate(name: str) -> UserError:
+    """The error for an argument that `evaluate` does not have; says its name here or what is near."""
+    cure = EVALUATE.get(name) or nearest(name, _EVALUATE) or f"It takes {', '.join(_EVALUATE)}."
+    return UserError(f"evaluate has no argument {name!r}.", remedy=cure, code="unknown-key")

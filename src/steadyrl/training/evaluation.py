@@ -39,6 +39,13 @@ class Evaluation:
     lengths: npt.NDArray[np.int64]  # [episodes]
     failed: tuple[str, ...] = ()  # what ended the episodes that were left out
 
+    def __repr__(self) -> str:
+        """One line: what is asked for first, then the episodes, most of many left out."""
+        mean, std = (self.mean, self.std) if self.episodes else (np.nan, np.nan)
+        failed = f", failed={len(self.failed)}" if self.failed else ""
+        each = f"returns={_brief(self.returns)}, lengths={_brief(self.lengths)}"
+        return f"Evaluation(mean={mean:.6g}, std={std:.6g}, episodes={self.episodes}{failed}, {each})"
+
     @property
     def episodes(self) -> int:
         """How many."""
@@ -58,6 +65,12 @@ class Evaluation:
     def ci95(self) -> tuple[float, float]:
         """95% interval of the mean."""
         return bootstrap_ci(self.returns)
+
+
+def _brief(values: npt.NDArray[Any]) -> str:
+    return np.array2string(
+        values, separator=", ", threshold=10, max_line_width=1000, formatter={"all": lambda value: f"{value:.7g}"}
+    )
 
 
 def left_out(evaluation: Evaluation) -> str:

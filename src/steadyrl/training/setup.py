@@ -54,6 +54,7 @@ class Setup:
         choice: How `vec='auto'` was decided, once it was.
         encoders: Classes of own encoders, by path.
         frames: How observations are stacked, where a replay keeps each frame once.
+        spaces: Those of observations and actions as one wrapped environment has them.
         masks_found: What `action_masks='auto'` became, once the environments were looked at; None where it was decided.
     """
 
@@ -67,6 +68,7 @@ class Setup:
     choice: Choice | None = None
     encoders: Mapping[str, Any] = field(default_factory=dict)
     frames: Frames | None = None
+    spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None
     masks_found: bool | None = None
 
     @property
@@ -189,7 +191,19 @@ def prepare_training(
     if isinstance(resolved.config, OffPolicyConfig):
         frames = frames_of(resolved.config, obs_spec, opened.stacking)
     instance = env if isinstance(env, gym.Env | gym.vector.VectorEnv) else None
-    setup = Setup(resolved, settings, source, obs_spec, action_spec, (), instance, encoders=encoders, frames=frames)
+    spaces = opened.observation, opened.action
+    setup = Setup(
+        resolved,
+        settings,
+        source,
+        obs_spec,
+        action_spec,
+        (),
+        instance,
+        encoders=encoders,
+        frames=frames,
+        spaces=spaces,
+    )
     _check(setup)
     return dataclasses.replace(setup, notices=_notices(setup))
 
