@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from steadyrl.training.checkpoint import POLICY, damage_of, is_whole, steps_in
 from steadyrl.training.lock import is_written
 
 _ENDS = "final", "best"
+_ASIDE = re.compile("step_([0-9]{1,19})[.]damaged-([0-9]{1,9})")
 _MOST_NAMED = 5  # steps in an error
 
 
@@ -75,8 +77,9 @@ def whole_steps(steps: Mapping[int, Path], say: Callable[[str], None] = _unsaid)
 
 
 def set_aside_in(checkpoints: Path) -> list[Path]:
-    """Checkpoints that were set aside because they are damaged, under the names that they have now."""
-    return sorted(checkpoints.glob("step_*.damaged-*"))
+    """Checkpoints that were set aside because they are damaged, under the names that they have now, by their steps."""
+    hits = [(hit, path) for path in checkpoints.glob("step_*.*") if (hit := _ASIDE.fullmatch(path.name))]
+    return [path for hit, path in sorted(hits, key=lambda found: tuple(map(int, found[0].groups())))]
 
 
 def to_its_end(checkpoints: Path) -> str:

@@ -20,6 +20,7 @@ from steadyrl.training.computing import computing_facts
 from steadyrl.training.durable import set_aside
 from steadyrl.training.events import Notice
 from steadyrl.training.files import write_json
+from steadyrl.training.finding import set_aside_in
 from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.provenance import provenance
 from steadyrl.training.run_folder import RunFolder
@@ -49,7 +50,7 @@ _ALIKE = (
     "variables",
     "git",
 )
-_MOST = 20  # differences that are told
+_MOST = 20  # differences, or names, that are told
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,24 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
             remedy="Train again; or learn on from the policy with steadyrl.load(path, env=...).learn(...).",
             code="no-such-checkpoint",
         )
-    manifest = folder.manifest
-    command = " ".join(["steadyrl", *map(shlex.quote, map(str, manifest.get("command_line", [])[1:]))])
+    command = " ".join(["steadyrl", *map(shlex.quote, map(str, folder.manifest.get("command_line", [])[1:]))])
     again = f": {command}" if command.startswith("steadyrl train ") else ""
     raise UserError(
-        f"The run {folder.shown} holds no whole checkpoint: it ended before its first one was written.",
+        f"The run {folder.shown} holds no whole checkpoint: {_why_none(folder)}.",
         remedy=f"Start it again from the beginning, into another folder or after removing this one{again}.",
         code="no-such-checkpoint",
     )
+
+
+def _why_none(folder: RunFolder) -> str:
+    """Why a run holds no checkpoint that is not set aside, as far as it can be told."""
+    if lost := [path.name for path in set_aside_in(folder.checkpoints)]:
+        names = ", ".join(lost if len(lost) <= _MOST else [*lost[:_MOST], "..."])
+        return f"{'its only one is' if len(lost) == 1 else f'all {len(lost)} are'} damaged (set aside as {names})"
+    ended = "it ended before its first one was written"
+    if folder.manifest.get("status") in ("running", "failed") and not folder.checkpoints.exists():
+        return ended
+    return f"{ended}, or what it wrote was taken away"
 
 
 def _aside(path: Path, why: str) -> Path:
