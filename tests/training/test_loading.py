@@ -290,36 +290,6 @@ def test_a_run_without_any_says_how_to_begin_again(line: list[Any], told: str, r
     assert caught.value.remedy.endswith(told)
 
 
-def test_why_a_run_has_none_is_told_as_far_as_it_is_known(run: Path) -> None:
-    ended = "it ended before its first one was written"
-    for folder in (run / "checkpoints").iterdir():
-        shutil.rmtree(folder)
-    assert why_none(run) == f"{ended}, or what it wrote was taken away."
-    (run / "checkpoints").rmdir()
-    assert why_none(run) == f"{ended}, or what it wrote was taken away."  # it is said to have been stopped
-    RunFolder(run).add(status="running")  # as if it had been killed
-    assert why_none(run) == f"{ended}."
-
-
-def test_a_run_whose_checkpoints_are_all_damaged_says_so_again_and_again(run: Path) -> None:
-    whole = run / "checkpoints" / "step_40"
-    RunFolder(run).add(status="running")
-    (whole / STATE).write_text("")
-    for _ in range(2):
-        assert why_none(run) == "its only one is damaged (set aside as step_40.damaged-1)."
-    for step in (100, 5):
-        shutil.copytree(run / "checkpoints" / "step_40.damaged-1", run / "checkpoints" / f"step_{step}")
-    names = "step_5.damaged-1, step_40.damaged-1, step_100.damaged-1"
-    for _ in range(2):
-        assert why_none(run) == f"all 3 are damaged (set aside as {names})."
-
-
-def why_none(run: Path) -> str:
-    with pytest.raises(UserError, match="holds no whole checkpoint: ") as caught:
-        newest(RunFolder.open(run), lambda notice: None)
-    return caught.value.message.partition("no whole checkpoint: ")[2]
-
-
 def test_a_run_of_policies_says_what_they_lack(run: Path) -> None:
     folder = run / "checkpoints" / "step_40"
     for name in (STATE, ARRAYS):

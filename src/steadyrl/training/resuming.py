@@ -19,7 +19,7 @@ from steadyrl.training.chunks import FOLDER, ChunkStore, named_chunks, read_ring
 from steadyrl.training.computing import computing_facts
 from steadyrl.training.durable import set_aside
 from steadyrl.training.events import Notice
-from steadyrl.training.files import write_json
+from steadyrl.training.files import require_regular, write_json
 from steadyrl.training.finding import set_aside_in
 from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.provenance import provenance
@@ -67,8 +67,10 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
     """The newest checkpoint that everything can be read of; damaged ones that are newer are set aside, and it is said.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or something else lies in the place of a log.
     """
+    for name in LOGS:
+        require_regular(folder.path / name)
     policies_only = False
     for path, index in newest_whole(folder.checkpoints):
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steadyrl.errors import UserError
-from steadyrl.training.files import expanded, read_json, require_free_space, working_folder, write_json
+from steadyrl.training.files import expanded, read_json, require_free_space, require_regular, working_folder, write_json
 from steadyrl.training.provenance import provenance
 from steadyrl.training.record_form import CONFIG, MANIFEST, checked
 from steadyrl.training.signals import signals_held
@@ -82,6 +82,7 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Raises UserError for a path that is no run folder."""
         path = expanded(path)
+        require_regular(path / "config.json")
         if not (path / "config.json").is_file():
             what = "is not a run folder: it holds no config.json" if path.is_dir() else "does not exist"
             raise UserError(
