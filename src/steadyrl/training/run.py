@@ -31,7 +31,7 @@ from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.session import StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
-from steadyrl.training.taking_up import changed_hyperparameters, setup_of, stretched
+from steadyrl.training.taking_up import changed_hyperparameters, declared_total, setup_of, stretched
 from steadyrl.training.wrapped import wrappers_in
 
 
@@ -227,8 +227,8 @@ def _resumed(
     here = working_folder()
     setup = setup_of(folder, total_timesteps, encoders)
     checkpoint = newest(folder, say)
-    total, declared = setup.resolved.total_timesteps, folder.config["total_timesteps"]
-    manifest = folder.manifest
+    total, manifest = setup.resolved.total_timesteps, folder.manifest
+    declared = declared_total(folder) or total
     told = manifest.get("target")  # a call of `learn` may have declared more steps than it was to take
     target = told if type(told) is int and total == declared and told <= total else total
     if checkpoint.step > target or (checkpoint.step == target and manifest["status"] == "finished"):
