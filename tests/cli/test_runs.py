@@ -7,6 +7,9 @@ import pytest
 
 from steadyrl.cli.runs import Found, find_run
 from steadyrl.errors import UserError
+from steadyrl.training.checkpoint import Contents, save_checkpoint
+
+STATE = Contents({"state.json": b"{}"})
 
 
 def make_run(path: Path, started: str = "2026-01-01T00:00:00+00:00", status: str = "finished") -> Path:
@@ -70,13 +73,13 @@ def test_runs_without_an_agent_do_not_win_and_are_named(here: Path) -> None:
 def test_a_killed_run_names_its_checkpoints_and_how_it_goes_on(steps: Iterable[int], named: str, here: Path) -> None:
     run = make_run(Path("runs/E/ppo/a b"), status="running")
     for step in steps:
-        (run / "checkpoints" / f"step_{step}").mkdir(parents=True)
+        save_checkpoint(run / "checkpoints", step, b"policy")
     with pytest.raises(UserError) as caught:
         find_run("latest", "record", lambda run: False)
     assert caught.value.message.endswith(f"the newest is runs/E/ppo/a b (running), which has {named}.")
     take = f"Take one: steadyrl record 'runs/E/ppo/a b' --checkpoint {max(steps)}."
     assert caught.value.remedy == take  # policies alone cannot be resumed
-    (run / "checkpoints" / "step_300" / "state.json").touch()
+    save_checkpoint(run / "checkpoints", 300, b"policy", STATE)
     with pytest.raises(UserError) as caught:
         find_run("latest", "record", lambda run: False)
     assert caught.value.remedy == f"{take} Or let the run go on to its end: steadyrl resume 'runs/E/ppo/a b'."
@@ -84,13 +87,25 @@ def test_a_killed_run_names_its_checkpoints_and_how_it_goes_on(steps: Iterable[i
 
 def test_a_finished_run_is_not_said_to_go_on(here: Path) -> None:
     run = make_run(Path("runs/E/ppo/a"), status="finished")
-    for folder in ("step_40", "final/step_80", "best/step_40"):
-        (run / "checkpoints" / folder).mkdir(parents=True)
-    (run / "checkpoints/step_40/state.json").touch()
+    for folder, step in (("", 40), ("final", 80), ("best", 40)):
+        save_checkpoint(run / "checkpoints" / folder, step, b"policy", STATE)
     with pytest.raises(UserError) as caught:
         find_run("latest", "eval", lambda run: False)
     take = "Take one: steadyrl eval runs/E/ppo/a --checkpoint 40."
     assert caught.value.remedy == f"{take} Its final and best agents can be taken too."
+
+
+def test_of_a_killed_run_damaged_checkpoints_are_not_offered(here: Path) -> None:
+    run = make_run(Path("runs/E/ppo/a"), status="running")
+    for step in (40, 80):
+        save_checkpoint(run / "checkpoints", step, b"policy", STATE)
+    (run / "checkpoints/step_80/policy.srl").write_bytes(b"")
+    with pytest.raises(UserError, match=r"which has a checkpoint of step 40\.") as caught:
+        find_run("latest", "eval", lambda run: False)
+    assert caught.value.remedy.startswith("Take one: steadyrl eval runs/E/ppo/a --checkpoint 40. Or let the run go on")
+    (run / "checkpoints/step_40/policy.srl").write_bytes(b"")
+    with pytest.raises(UserError, match=r"the newest is runs/E/ppo/a \(running\), and its checkpoints are damaged\."):
+        find_run("latest", "eval", lambda run: False)
 
 
 def test_a_folder_of_another_program_is_no_run(here: Path) -> None:

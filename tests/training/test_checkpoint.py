@@ -232,7 +232,9 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_not_passed_over_in_silence(tmp_path: Path) -> None:
     for step in (1, 2):
         save_checkpoint(tmp_path / "final", step, bundle(step))
-    (tmp_path / "final" / "step_2" / POLICY).write_bytes(b"damaged")
+    policy = tmp_path / "final" / "step_2" / POLICY
+    policy.write_bytes(b"damaged")
     told: list[str] = []
     assert find_checkpoint(tmp_path, "final", told.append).parent.name == "step_1"
-    assert told == [f"The checkpoint {tmp_path / 'final' / 'step_2'} is damaged, so it is passed over."]
+    why = f"{policy} does not have the size and checksum that checkpoint.json names"
+    assert told == [f"The checkpoint {policy.parent} is damaged, so it is passed over: {why}."]

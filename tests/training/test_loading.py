@@ -27,6 +27,7 @@ from steadyrl.training.checkpoint import (
     newest_whole,
     read_index,
     require_file,
+    save_checkpoint,
     unreadable,
     verify,
 )
@@ -168,14 +169,14 @@ def test_a_link_is_no_checkpoint(run: Path) -> None:
     said: list[str] = []
     with pytest.raises(UserError, match=r"holds no whole checkpoint 'step_40'\.") as caught:
         find_checkpoint(run / "checkpoints", "step_40", said.append)
-    assert said == [f"The checkpoint {run / 'checkpoints' / 'step_40'} is damaged, so it is passed over."]
-    go_on = f"Or let the run go on to its end: steadyrl resume {run}."
-    assert caught.value.remedy == f"Choose one of: 40. {go_on}"
+    folder = run / "checkpoints" / "step_40"
+    assert said == [f"The checkpoint {folder} is damaged, so it is passed over: {folder} is a link."]
+    assert caught.value.remedy == "All that it saved is damaged: train again."
 
 
 def test_of_many_checkpoints_the_newest_are_named(tmp_path: Path) -> None:
     for step in range(100, 900, 100):
-        (tmp_path / "run" / "checkpoints" / f"step_{step}").mkdir(parents=True)
+        save_checkpoint(tmp_path / "run" / "checkpoints", step, b"policy")
     with pytest.raises(UserError) as caught:
         find_checkpoint(tmp_path / "run" / "checkpoints", "final")
     assert caught.value.remedy == "Choose one of: ..., 400, 500, 600, 700, 800."

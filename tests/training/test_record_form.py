@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 import steadyrl as srl
+from steadyrl.cli.main import main
 from steadyrl.errors import UserError
 from steadyrl.training.equivalence import what_of
 from steadyrl.training.files import MAX_JSON, read_json
-from steadyrl.training.record_form import CONFIG, MANIFEST, checked, require
+from steadyrl.training.record_form import CONFIG, MANIFEST, VERSION, checked, refuse_newer, require
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.taking_up import setup_of
+from support.stored_run import stored_run
 
 CONFIGURATION: dict[str, Any] = {
     "algo": "ppo",
@@ -98,6 +100,31 @@ def test_a_status_and_an_environment_are_needed(tmp_path: Path) -> None:
         folder(tmp_path, manifest=without(RECORD, name))
         with pytest.raises(UserError, match=f"it lacks '{name}'"):
             what_of(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "manifest.json"])
+@pytest.mark.parametrize("command", ["eval", "record", "resume"])
+def test_what_a_newer_steadyrl_made_is_refused(
+    name: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = stored_run(tmp_path)
+    document = json.loads((run / name).read_text())
+    assert document["version"] == VERSION
+    (run / name).write_text(json.dumps(document | {"version": VERSION + 98}))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert main([command, str(run), *(["--checkpoint", "40"] if command != "resume" else [])]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{run / name} is of version 99 and was made by a newer steadyrl; this one reads version 1." in said
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_versions_up_to_this_ones_are_read() -> None:
+    for version in (None, 0, 1, 1.0, "2"):
+        refuse_newer(Path("f"), {} if version is None else {"version": version})
+    for newer in (2, 1.5):
+        with pytest.raises(UserError, match=r"f is of version .* and was made by a newer steadyrl") as caught:
+            refuse_newer(Path("f"), {"version": newer})
+        assert caught.value.code == "newer-version"
 
 
 @pytest.mark.parametrize("form", [CONFIG, MANIFEST])

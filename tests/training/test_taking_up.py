@@ -22,7 +22,7 @@ from steadyrl.training.reproducing import reproduce
 from steadyrl.training.run import edited
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.sources import CODE, PATCH, changed_code, write_sources
-from steadyrl.training.taking_up import setup_of, stretched
+from steadyrl.training.taking_up import changed_settings, setup_of, stretched
 from support.policies import make_policy
 
 OPTIONS: dict[str, Any] = {
@@ -95,6 +95,18 @@ def test_a_longer_total_says_so(tmp_path: Path) -> None:
     said: list[str] = []
     srl.resume(run.path, 400, say=lambda notice: said.append(notice.message))
     assert "Because of that, learning_rate at step 200 was 0 and is 0.0005." in said
+
+
+def test_a_total_that_was_edited_by_hand_is_told_with_what_it_does_to_schedules(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", learning_rate=LinearSchedule(1e-3, 0.0), callback=stop)
+    edit(run.path, "config.json", total_timesteps=150)
+    said: list[str] = []
+    done = srl.resume(run.path, say=lambda notice: said.append(notice.message))
+    assert "Not as it was: total_timesteps is 150 in config.json, and the run was to take 200." in said
+    assert "The total is 150 steps and was 200: schedules run over 150." in said
+    assert "Because of that, learning_rate at step 100 was 0.0005 and is 0.0003333." in said
+    assert (done.status, done.manifest["total_timesteps"]) == ("finished", 150)
+    assert [text for text in changed_settings(RunFolder.open(run.path)) if "total_timesteps" in text] == []
 
 
 @pytest.mark.parametrize(

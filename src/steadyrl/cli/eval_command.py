@@ -12,7 +12,7 @@ from steadyrl.cli.session import Session, exits_are_errors
 from steadyrl.cli.streams import tell
 from steadyrl.cli.train_command import score
 from steadyrl.configs.validate import at_least_one, not_negative_whole
-from steadyrl.errors import RunFailedError, UserError
+from steadyrl.errors import RunFailedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +89,6 @@ def run(args: list[str], session: Session) -> int:
 
 def has_agent(run_dir: Path, checkpoint: str) -> bool:
     """Whether a run holds this checkpoint, whole."""
-    from steadyrl.training.finding import find_checkpoint
+    from steadyrl.training.finding import whole_one
 
-    try:
-        find_checkpoint(run_dir / "checkpoints", checkpoint)
-    except UserError:
-        return False
-    return True
+    return whole_one(run_dir / "checkpoints", checkpoint) is not None

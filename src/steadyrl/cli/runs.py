@@ -88,16 +88,18 @@ def runs_below(word: str | None, command: str) -> list[Path]:
 def _no_agent(path: Path, run: Path, command: str) -> UserError:
     """The error where no run has the agent: what the newest one has instead, as a killed run has its checkpoints."""
     from steadyrl.training.checkpoint import steps_in
-    from steadyrl.training.finding import kept_ends, named, to_its_end
+    from steadyrl.training.finding import kept_ends, to_its_end, whole_steps
 
     text = f"No run below {path} has the agent that is asked for; the newest is {run} ({_status(run)})"
-    steps = [*steps_in(run / "checkpoints")]
+    saved = steps_in(run / "checkpoints")
+    steps = whole_steps(saved)
     if not steps:
-        return UserError(f"{text}.", remedy="Name another --checkpoint, or train again.", code="not-a-run")
+        damaged = ", and its checkpoints are damaged" if saved else ""
+        return UserError(f"{text}{damaged}.", remedy="Name another --checkpoint, or train again.", code="not-a-run")
     place = shlex.quote(str(run))
     ends = kept_ends(run / "checkpoints")
     kept = f" Its {' and '.join(ends)} agent{'s' * (len(ends) == 2)} can be taken too." if ends else ""
-    which = ", ".join(named(steps))
+    which = ", ".join(steps)
     return UserError(
         f"{text}, which has {'a checkpoint of step' if len(steps) == 1 else 'checkpoints of the steps'} {which}.",
         remedy=f"Take one: steadyrl {command} {place} --checkpoint {steps[-1]}.{kept}{to_its_end(run / 'checkpoints')}",

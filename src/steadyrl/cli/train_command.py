@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import math
 import shlex
@@ -179,12 +178,11 @@ def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
 
 def _agents(folder: RunFolder) -> dict[str, str]:
     """Where the saved agents are; a run that ended early may have none."""
-    from steadyrl.training.finding import find_checkpoint
+    from steadyrl.training.finding import whole_one
 
     found = {}
     for title, which in (("Saved agent", "final"), ("Best agent", "best")):
-        with contextlib.suppress(UserError):
-            path = find_checkpoint(folder.checkpoints, which)
+        if path := whole_one(folder.checkpoints, which):
             found[title] = str(folder.shown / path.relative_to(folder.path))
     return found
 

@@ -236,13 +236,20 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def is_whole(folder: Path) -> bool:
-    """Whether it is a checkpoint that `verify` finds nothing wrong with."""
+def damage_of(folder: Path) -> DamagedError | None:
+    """What `verify` finds wrong with a checkpoint; None with a whole one."""
     try:
         verify(folder)
-    except (DamagedError, OSError):
-        return False
-    return True
+    except DamagedError as damage:
+        return damage
+    except OSError as error:
+        return unreadable(folder, error)
+    return None
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether it is a checkpoint that `verify` finds nothing wrong with."""
+    return damage_of(folder) is None
 
 
 def newest_whole(checkpoints: Path) -> Iterator[tuple[Path, dict[str, Any] | DamagedError]]:

@@ -89,6 +89,16 @@ def read_json(path: Path) -> dict[str, Any]:
         ) from error
 
 
+def require_regular(path: Path) -> None:
+    """Raises UserError for a folder, a pipe or the like in the place of a file; none may be there."""
+    if path.exists() and not path.is_file():
+        raise UserError(
+            f"{path} cannot be read: it is {'a folder' if path.is_dir() else 'no regular file'}.",
+            remedy="Take it away, and restore the file if there is a copy.",
+            code="unreadable",
+        )
+
+
 def read_regular(path: Path, most: int) -> bytes:
     """The content of a regular file of at most so many bytes; reading a pipe would wait for ever.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.training.events import EpisodeBroken, EpisodeEnded
+from steadyrl.training.files import require_regular
 
 
 def json_line(row: Mapping[str, Any]) -> str:
@@ -77,9 +78,10 @@ def read_jsonl(path: Path | str) -> list[dict[str, Any]]:
     """Every row of the file; a last line without its line break is what a killed run leaves, and is left out.
 
     Raises:
-        UserError: A whole line is not a JSON object.
+        UserError: A whole line is not a JSON object, or it is no file.
         FileNotFoundError: There is no such file.
     """
+    require_regular(Path(path))
     lines = Path(path).read_bytes().split(b"\n")
     rows = []
     for index, line in enumerate(lines[:-1], start=1):

@@ -8,6 +8,7 @@ from typing import Any
 
 from steadyrl.errors import UserError
 
+VERSION = 1  # of both files
 _NONE = type(None)
 Form = Mapping[str, tuple[type, ...]]
 
@@ -61,6 +62,17 @@ def checked(path: Path, document: dict[str, Any], form: Form, where: str = "") -
     if form is CONFIG and "settings" in document:
         checked(path, document["settings"], SETTINGS, "settings.")
     return document
+
+
+def refuse_newer(path: Path, document: Mapping[str, Any]) -> None:
+    """Raises UserError for a document that a newer steadyrl wrote, whose names may mean something else here."""
+    version = document.get("version")
+    if isinstance(version, int | float) and version > VERSION:
+        raise UserError(
+            f"{path} is of version {version} and was made by a newer steadyrl; this one reads version {VERSION}.",
+            remedy="Use that steadyrl: pip install --upgrade steadyrl.",
+            code="newer-version",
+        )
 
 
 def require(path: Path, document: Mapping[str, Any], names: Iterable[str], where: str = "") -> None:

@@ -19,7 +19,8 @@ from steadyrl.training.chunks import FOLDER, ChunkStore, named_chunks, read_ring
 from steadyrl.training.computing import computing_facts
 from steadyrl.training.durable import set_aside
 from steadyrl.training.events import Notice
-from steadyrl.training.files import write_json
+from steadyrl.training.files import require_regular, write_json
+from steadyrl.training.finding import set_aside_in
 from steadyrl.training.off_policy import OffPolicyLoop
 from steadyrl.training.provenance import provenance
 from steadyrl.training.run_folder import RunFolder
@@ -49,7 +50,7 @@ _ALIKE = (
     "variables",
     "git",
 )
-_MOST = 20  # differences that are told
+_MOST = 20  # differences, or names, that are told
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,10 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
     """The newest checkpoint that everything can be read of; damaged ones that are newer are set aside, and it is said.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or something else lies in the place of a log.
     """
+    for name in LOGS:
+        require_regular(folder.path / name)
     policies_only = False
     for path, index in newest_whole(folder.checkpoints):
         try:
@@ -95,14 +98,24 @@ def newest(folder: RunFolder, say: Callable[[Notice], None]) -> Checkpoint:
             remedy="Train again; or learn on from the policy with steadyrl.load(path, env=...).learn(...).",
             code="no-such-checkpoint",
         )
-    manifest = folder.manifest
-    command = " ".join(["steadyrl", *map(shlex.quote, map(str, manifest.get("command_line", [])[1:]))])
+    command = " ".join(["steadyrl", *map(shlex.quote, map(str, folder.manifest.get("command_line", [])[1:]))])
     again = f": {command}" if command.startswith("steadyrl train ") else ""
     raise UserError(
-        f"The run {folder.shown} holds no whole checkpoint: it ended before its first one was written.",
+        f"The run {folder.shown} holds no whole checkpoint: {_why_none(folder)}.",
         remedy=f"Start it again from the beginning, into another folder or after removing this one{again}.",
         code="no-such-checkpoint",
     )
+
+
+def _why_none(folder: RunFolder) -> str:
+    """Why a run holds no checkpoint that is not set aside, as far as it can be told."""
+    if lost := [path.name for path in set_aside_in(folder.checkpoints)]:
+        names = ", ".join(lost if len(lost) <= _MOST else [*lost[:_MOST], "..."])
+        return f"{'its only one is' if len(lost) == 1 else f'all {len(lost)} are'} damaged (set aside as {names})"
+    ended = "it ended before its first one was written"
+    if folder.manifest.get("status") in ("running", "failed") and not folder.checkpoints.exists():
+        return ended
+    return f"{ended}, or what it wrote was taken away"
 
 
 def _aside(path: Path, why: str) -> Path:

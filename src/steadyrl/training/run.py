@@ -19,7 +19,7 @@ from steadyrl.training.displays import make_display
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import working_folder
-from steadyrl.training.finding import find_checkpoint
+from steadyrl.training.finding import find_checkpoint, whole_one
 from steadyrl.training.generators import generators_of_run, global_generators_kept
 from steadyrl.training.learning import Learning, Outcome
 from steadyrl.training.lock import writing
@@ -31,7 +31,7 @@ from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.session import StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
-from steadyrl.training.taking_up import changed_hyperparameters, setup_of, stretched
+from steadyrl.training.taking_up import changed_hyperparameters, declared_total, setup_of, stretched
 from steadyrl.training.wrapped import wrappers_in
 
 
@@ -227,8 +227,8 @@ def _resumed(
     here = working_folder()
     setup = setup_of(folder, total_timesteps, encoders)
     checkpoint = newest(folder, say)
-    total, declared = setup.resolved.total_timesteps, folder.config["total_timesteps"]
-    manifest = folder.manifest
+    total, manifest = setup.resolved.total_timesteps, folder.manifest
+    declared = declared_total(folder) or total
     told = manifest.get("target")  # a call of `learn` may have declared more steps than it was to take
     target = told if type(told) is int and total == declared and told <= total else total
     if checkpoint.step > target or (checkpoint.step == target and manifest["status"] == "finished"):
@@ -279,11 +279,8 @@ def _told(agent: Agent, checkpoint: Checkpoint, declared: int, total: int) -> li
 def edited(run: Path) -> list[str]:
     """Hyperparameters in a run's `config.json` that its final agent was not trained with, in words."""
     folder = RunFolder.open(run)
-    try:
-        path = find_checkpoint(folder.checkpoints, "final")
-    except UserError:
-        return []  # it saved no agent, and there is nothing to compare with
-    return _edited(folder, path)
+    path = whole_one(folder.checkpoints, "final")
+    return _edited(folder, path) if path else []  # without a saved agent there is nothing to compare with
 
 
 def _edited(folder: RunFolder, policy: Path) -> list[str]:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from steadyrl.errors import UserError
-from steadyrl.training.files import expanded, read_json, require_free_space, working_folder, write_json
+from steadyrl.training.files import expanded, read_json, require_free_space, require_regular, working_folder, write_json
 from steadyrl.training.provenance import provenance
-from steadyrl.training.record_form import CONFIG, MANIFEST, checked
+from steadyrl.training.record_form import CONFIG, MANIFEST, VERSION, checked, refuse_newer
 from steadyrl.training.signals import signals_held
 
-MANIFEST_VERSION = 1
 CHOSEN_LATER = ("vec", "num_workers", "action_masks")  # settings that are decided after the folder was made
 
 
@@ -65,7 +64,7 @@ class RunFolder:
         require_free_space(here / wanted)
         about = provenance(here)
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        base = {"version": MANIFEST_VERSION, "status": "running", "started": started, "ended": None}
+        base = {"version": VERSION, "status": "running", "started": started, "ended": None}
         folder: RunFolder | None = None
         try:
             with signals_held():
@@ -80,13 +79,19 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Raises UserError for a path that is no run folder."""
+        """Raises UserError for a path that is no run folder, or one whose records a newer steadyrl wrote."""
         path = expanded(path)
+        require_regular(path / "config.json")
         if not (path / "config.json").is_file():
             what = "is not a run folder: it holds no config.json" if path.is_dir() else "does not exist"
             raise UserError(
                 f"{path} {what}.", remedy="Name a run folder that `steadyrl train` made.", code="no-such-run"
             )
+        for name in ("config.json", "manifest.json"):
+            document: dict[str, Any] = {}
+            with suppress(UserError):  # a damaged one is told of where it is needed
+                document = read_json(path / name)
+            refuse_newer(path / name, document)
         return cls(path)
 
     @property

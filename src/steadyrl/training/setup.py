@@ -29,6 +29,7 @@ from steadyrl.training.events import Notice
 from steadyrl.training.files import jsonable
 from steadyrl.training.frames import frames_notice, frames_of
 from steadyrl.training.notices import notices_of
+from steadyrl.training.record_form import VERSION
 from steadyrl.training.settings import SETTINGS, fields_of, read_settings, require_known
 from steadyrl.training.sizes import check_description, check_replay, check_rollout, check_sizes
 from steadyrl.training.spaces import encoders_of, reading_of, space_notices
@@ -130,7 +131,7 @@ class Setup:
         if self.settings.vec == "auto" and isinstance(self.source, EnvFactory):
             settings["vec"] = "sync"  # until the environments are made, when it is decided
         return {
-            "version": 1,
+            "version": VERSION,
             "algo": resolved.algo,
             "total_timesteps": resolved.total_timesteps,
             "preset": resolved.preset,

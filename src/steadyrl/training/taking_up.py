@@ -92,15 +92,25 @@ def _schedules(config: Config) -> dict[str, LinearSchedule]:
 
 
 def changed_settings(folder: RunFolder) -> list[str]:
-    """Settings of `config.json` that are not those which the run began with, in words."""
-    began, now = folder.manifest.get("settings"), folder.config.get("settings")
+    """Settings of `config.json` that are not those which the run began with, and another total, in words."""
+    manifest, config = folder.manifest, folder.config
+    began, now = manifest.get("settings"), config.get("settings")
+    total, declared = config.get("total_timesteps"), declared_total(folder)
+    said = [f"total_timesteps is {total!r} in config.json, and the run was to take {declared!r}"]
+    said = said if total != declared else []
     if not isinstance(began, dict) or not isinstance(now, dict):
-        return []
-    return [
+        return said
+    return said + [
         f"{name} is {now.get(name)!r} in config.json, and the run began with {value!r}"
         for name, value in began.items()
         if name not in CHOSEN_LATER and now.get(name) != value
     ]
+
+
+def declared_total(folder: RunFolder) -> int | None:
+    """The total that schedules ran over until now: the manifest's; where it tells none, that of `config.json`."""
+    told = folder.manifest.get("total_timesteps")
+    return folder.config.get("total_timesteps") if told is None else told
 
 
 def changed_hyperparameters(config: dict[str, Any], saved: dict[str, Any]) -> list[str]:
