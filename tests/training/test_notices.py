@@ -2,6 +2,7 @@
 
 import pytest
 
+import steadyrl as srl
 from steadyrl.training.setup import prepare_training
 from support.training_envs import Fast
 
@@ -37,3 +38,19 @@ def test_a_total_of_hardly_a_rollout_is_said(total: int | None, said: str | None
     setup = prepare_training("ppo", Fast, {"n_steps": 16, "batch_size": 16}, preset="none", total_timesteps=total)
     told = [notice.message for notice in setup.notices if notice.code == "config"]
     assert [message.startswith(said or "") for message in told] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(("starts", "updates"), [(20, 0), (30, 0), (19, 1)])
+def test_a_run_that_ends_before_its_first_update_says_so(starts: int, updates: int) -> None:
+    options = {"learning_starts": starts, "batch_size": 4, "buffer_size": 64, "train_freq": 8}
+    setup = prepare_training("dqn", Fast, options, preset="none", total_timesteps=20)
+    told = [notice.message for notice in setup.notices if notice.code == "no-updates"]
+    said = f"learning_starts {starts} is not below total_timesteps 20: nothing is learnt."
+    assert [message.startswith(said) for message in told] == [True] * (updates == 0)
+    agent = srl.DQN.from_setup(setup).learn(20)
+    assert agent.loop.counters.updates == updates
+
+
+def test_an_agent_does_not_know_yet_how_long_it_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    srl.DQN(Fast, learning_starts=2_000_000, buffer_size=64)
+    assert "nothing is learnt" not in capsys.readouterr().err

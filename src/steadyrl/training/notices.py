@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steadyrl.config import Resolved
-from steadyrl.configs import OnPolicyConfig, PPOConfig
+from steadyrl.configs import OffPolicyConfig, OnPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.training.events import Notice
 
@@ -23,6 +23,8 @@ def notices_of(resolved: Resolved, settings: RunSettings) -> list[Notice]:
         notices.append(Notice("preset", text))
     if isinstance(resolved.config, OnPolicyConfig):
         notices += _rollout_notices(resolved, resolved.config)
+    elif isinstance(resolved.config, OffPolicyConfig):
+        notices += _start_notices(resolved.config.learning_starts, resolved.total_timesteps)
     return notices
 
 
@@ -51,6 +53,14 @@ def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]
             )
         )
     return notices
+
+
+def _start_notices(starts: int, total: int) -> list[Notice]:
+    """That no update is made, where the run ends before the first one."""
+    if starts < total:
+        return []
+    text = f"learning_starts {starts} is not below total_timesteps {total}: nothing is learnt"
+    return [Notice("no-updates", f"{text}. Lower learning_starts (--learning-starts) or train longer.")]
 
 
 def _sequence_notices(config: PPOConfig) -> list[Notice]:
