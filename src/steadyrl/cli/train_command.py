@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import math
+import shlex
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -164,15 +165,16 @@ def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
     if summary["eval"]:
         lines.append(f"Evaluation of the final agent: {score(summary['eval'])}.")
     run = folder.shown
+    typed = shlex.quote(str(run))
     places = {"Run folder": str(run), **_agents(folder)}
     places["Curve"] = f"{run / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
     there = importlib.util.find_spec("tensorboard") is not None
-    places["TensorBoard"] = f"tensorboard --logdir {run}{'' if there else '  (after pip install tensorboard)'}"
+    places["TensorBoard"] = f"tensorboard --logdir {typed}{'' if there else '  (after pip install tensorboard)'}"
     if summary["status"] not in ("finished", "failed"):
-        places["Resume"] = f"steadyrl resume {run}"
-    places["Go on with"] = f"steadyrl eval {run}"
+        places["Resume"] = f"steadyrl resume {typed}"
+    places["Go on with"] = f"steadyrl eval {typed}"
     lines += [f"{title:<12} {text}" for title, text in places.items()]
-    lines.append(f"{'':<12} steadyrl record {run}")
+    lines.append(f"{'':<12} steadyrl record {typed}")
     return "\n".join(lines)
 
 
