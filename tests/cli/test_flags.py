@@ -57,6 +57,9 @@ def test_positionals_are_told_from_values() -> None:
     [
         ("--gama 0.9", "Did you mean --gamma"),
         ("--update-epochs 4", "--n-epochs"),
+        ("--algo ppo --env CartPole-v1", "the algorithm is the first word, the environment the second"),
+        ("--n-timesteps 100", "Here it is --total-timesteps. --help"),
+        ("-n 100", "Here it is --total-timesteps. --help"),
         ("--seed", "--seed needs a value"),
         ("--seed --gamma 1", "--seed needs a value"),
         ("--env-kwargs oops", "not K=V"),

@@ -275,10 +275,13 @@ _ELSEWHERE = {
     "num-minibatches": "Here it is --batch-size, in transitions.",
     "clip-vloss": "Here it is --clip-range-vf X.",
     "cuda": "Here it is --device cuda.",
+    "algo": "Here the algorithm is the first word, the environment the second: steadyrl train ppo CartPole-v1.",
     "lr": "Here it is --learning-rate.",
+    "n-timesteps": "Here it is --total-timesteps.",
+    "n": "Here it is --total-timesteps.",
     "timesteps": "Here it is --total-timesteps.",
     "steps": "Here it is --total-timesteps.",
     "track": "This version writes local files and TensorBoard only.",
     "policy-kwargs": "Here its keys are flags: --net-arch, --activation-fn, --log-std-init, --ortho-init.",
 }
-"""What CleanRL and Stable-Baselines3 users type, where the name here is far from theirs."""
+"""What users of CleanRL, Stable-Baselines3 and rl-zoo3 type, where the name here is far from theirs."""

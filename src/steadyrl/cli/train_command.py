@@ -135,7 +135,7 @@ def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
             remedy="For example: steadyrl train ppo CartPole-v1.",
             code="usage",
         )
-    algo = check_algo(positionals[0])
+    algo = _first_word(positionals)
     _refuse_foreign(algo, words.texts, {flag.name for flag in [*hyper[algo], *shared]}, hyper)
     given = values(words, [*hyper[algo], *shared])
     options = {name: given.pop(name) for name in TrainOptions.__dataclass_fields__ if name in given}
@@ -154,6 +154,18 @@ def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
             code="usage",
         )
     return algo, env, given, TrainOptions(**options)
+
+
+def _first_word(positionals: list[str]) -> str:
+    """The algorithm; where it stands second, behind the environment, the error says the order."""
+    first, second = [*positionals, ""][:2]
+    if first.lower() not in CONFIGS and second.lower() in CONFIGS:
+        raise UserError(
+            f"The algorithm is the first word and the environment the second, not {first} {second}.",
+            remedy=f"Type steadyrl train {second.lower()} {shlex.quote(first)}.",
+            code="usage",
+        )
+    return check_algo(first)
 
 
 def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
