@@ -83,6 +83,16 @@ def test_mistakes_are_named(line: str, words: str) -> None:
         parsed(line)
 
 
+@pytest.mark.parametrize("name", ["gamma", "n-steps", "net-arch", "recurrent", "vec", "exp-name"])
+def test_the_example_of_a_missing_value_is_the_default_and_fits(name: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parsed(f"--{name}")
+    typed = caught.value.remedy.removeprefix("For example: ").removesuffix(".")
+    (found,) = parsed(typed).items()
+    defaults = {"gamma": 0.99, "n_steps": 2048, "net_arch": (64, 64), "recurrent": "none", "vec": "auto"}
+    assert found in [*defaults.items(), ("name", "name")]
+
+
 def test_flags_that_gather_values_may_be_given_again() -> None:
     flags = flags_of(RunSettings, "run")
     assert {flag.name for flag in flags if flag.is_repeatable} == {"env-kwargs", "wrappers"}

@@ -260,6 +260,9 @@ def _put(flag: Flag, table: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def _sample(flag: Flag) -> str:
+    """A value that makes sense: the default, where there is one that can be typed."""
+    if flag.default and " " not in flag.default:
+        return flag.default
     choices = get_args(flag.annotation) if get_origin(flag.annotation) is Literal else ()
     number = "100000" if flag.field.endswith(("timesteps", "freq")) else "8"
     samples = {"N": number, "X": "0.001", "NAME": "name", "PATH": "some/folder", "[N,N]": "[64,64]"}
