@@ -69,6 +69,13 @@ def test_a_value_out_of_range_is_refused_by_name(config: type[OffPolicyConfig], 
     assert next(iter(options)) in caught.value.message
 
 
+def test_a_buffer_has_room_for_a_window_of_each_environment() -> None:
+    assert DQNConfig(buffer_size=10, n_step=5, num_envs=2).n_step == 5
+    assert DQNConfig(buffer_size=2).n_step == 1
+    with pytest.raises(UserError, match=re.escape("buffer_size is 9, but it must be at least n_step * num_envs = 10")):
+        DQNConfig(buffer_size=9, n_step=5, num_envs=2)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

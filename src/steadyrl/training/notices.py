@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from steadyrl.config import Resolved
 from steadyrl.configs import OffPolicyConfig, OnPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
@@ -12,6 +14,17 @@ _DETERMINISTIC = (
     "of its memory; on a CPU nothing changes."
 )
 
+_MODES: tuple[tuple[str, tuple[bool | str, ...], tuple[str, ...]], ...] = (
+    ("prioritized", (True,), ("prioritized_alpha", "prioritized_beta")),
+    ("head", ("c51",), ("n_atoms", "v_min", "v_max")),
+    ("head", ("quantile",), ("n_quantiles",)),
+    ("hindsight", ("future", "final", "episode"), ("n_sampled_goal",)),
+    ("recurrent", ("lstm", "gru"), ("recurrent_size", "recurrent_shared")),
+    ("use_sde", (True,), ("sde_sample_freq",)),
+    ("action_noise_type", ("normal", "ornstein-uhlenbeck"), ("action_noise_std",)),
+)
+"""A field, and the values of it without which other fields have no effect."""
+
 
 def notices_of(resolved: Resolved, settings: RunSettings) -> list[Notice]:
     """What follows from the configuration alone."""
@@ -21,6 +34,7 @@ def notices_of(resolved: Resolved, settings: RunSettings) -> list[Notice]:
     if resolved.preset:
         text = f"Preset {resolved.preset} for {resolved.algo.upper()} (source: {resolved.preset_source})."
         notices.append(Notice("preset", text))
+    notices += _idle_notices(resolved)
     if isinstance(resolved.config, OnPolicyConfig):
         notices += _rollout_notices(resolved, resolved.config)
     elif isinstance(resolved.config, OffPolicyConfig):
@@ -52,6 +66,23 @@ def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]
                 f"one for each {rollout} (n_steps * num_envs): lower n_steps for more.",
             )
         )
+    return notices
+
+
+def _idle_notices(resolved: Resolved) -> list[Notice]:
+    """Which of the user's values have no effect, as what they belong to is not used."""
+    notices, config = [], resolved.config
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for mode, values, fields in _MODES:
+        if getattr(config, mode, values[0]) in values:
+            continue
+        # A run that is made again has each value explicitly.
+        changed = [name for name in fields if getattr(config, name) != defaults[name]]
+        idle = [name for name in changed if resolved.sources[name] == "explicit"]
+        if idle:
+            what = mode if values == (True,) else f"{mode} {' or '.join(map(str, values))}"
+            have = "has" if len(idle) == 1 else "have"
+            notices.append(Notice("no-effect", f"{' and '.join(idle)} {have} no effect without {what}."))
     return notices
 
 
