@@ -57,6 +57,9 @@ def test_positionals_are_told_from_values() -> None:
     [
         ("--gama 0.9", "Did you mean --gamma"),
         ("--update-epochs 4", "--n-epochs"),
+        ("--algo ppo --env CartPole-v1", "the algorithm is the first word, the environment the second"),
+        ("--n-timesteps 100", "Here it is --total-timesteps. --help"),
+        ("-n 100", "Here it is --total-timesteps. --help"),
         ("--seed", "--seed needs a value"),
         ("--seed --gamma 1", "--seed needs a value"),
         ("--env-kwargs oops", "not K=V"),
@@ -78,6 +81,16 @@ def test_positionals_are_told_from_values() -> None:
 def test_mistakes_are_named(line: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         parsed(line)
+
+
+@pytest.mark.parametrize("name", ["gamma", "n-steps", "net-arch", "recurrent", "vec", "exp-name"])
+def test_the_example_of_a_missing_value_is_the_default_and_fits(name: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parsed(f"--{name}")
+    typed = caught.value.remedy.removeprefix("For example: ").removesuffix(".")
+    (found,) = parsed(typed).items()
+    defaults = {"gamma": 0.99, "n_steps": 2048, "net_arch": (64, 64), "recurrent": "none", "vec": "auto"}
+    assert found in [*defaults.items(), ("name", "name")]
 
 
 def test_flags_that_gather_values_may_be_given_again() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from steadyrl.cli.runs import Found, find_run
+from steadyrl.cli.main import main
+from steadyrl.cli.runs import Found, find_run, runs_below
 from steadyrl.errors import UserError
 from steadyrl.training.checkpoint import Contents, save_checkpoint
 
@@ -157,3 +158,13 @@ def test_a_wrong_folder_points_to_the_newest_run(here: Path) -> None:
     make_run(here / "runs/A-v0/ppo/20260101T000000Z-seed0")
     with pytest.raises(UserError, match="20260101T000000Z-seed0"):
         find_run("other", "record")
+
+
+@pytest.mark.parametrize("command", ["resume", "eval", "record", "reproduce", "reproduce --statistical"])
+def test_an_empty_word_is_not_the_current_folder(command: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(here / "runs/A-v0/ppo/a")
+    assert main([*command.split(), ""]) == 2
+    error = capsys.readouterr().err
+    assert f"`steadyrl {command}` has '' as its run folder." in error
+    assert "runs/A-v0/ppo/a" not in error
+    assert runs_below(".", command) == [Path("runs/A-v0/ppo/a")]

@@ -67,6 +67,12 @@ def test_the_environment_may_be_a_flag_as_in_cleanrl() -> None:
     assert parse(["a2c", "--env-id", "CartPole-v1"])[:2] == ("a2c", "CartPole-v1")
 
 
+def test_swapped_words_are_told_their_order() -> None:
+    with pytest.raises(UserError, match="The algorithm is the first word and the environment the second") as caught:
+        parse(["CartPole-v1", "PPO", "--seed", "1"])
+    assert caught.value.remedy == "Type steadyrl train ppo CartPole-v1."
+
+
 @pytest.mark.parametrize("algo", ["ppo", "a2c"])
 def test_the_name_of_an_algorithm_may_be_a_value(algo: str) -> None:
     assert parse(["--name", "ppo", algo, "CartPole-v1"])[0] == algo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -68,12 +69,25 @@ def test_a_value_out_of_range_is_refused_by_name(config: type[OffPolicyConfig], 
     assert next(iter(options)) in caught.value.message
 
 
+def test_a_buffer_has_room_for_a_window_of_each_environment() -> None:
+    assert DQNConfig(buffer_size=10, n_step=5, num_envs=2).n_step == 5
+    assert DQNConfig(buffer_size=2).n_step == 1
+    with pytest.raises(UserError, match=re.escape("buffer_size is 9, but it must be at least n_step * num_envs = 10")):
+        DQNConfig(buffer_size=9, n_step=5, num_envs=2)
+
+
 @pytest.mark.parametrize(
-    "options", [{"v_min": 1.0, "v_max": 1.0}, {"v_min": 2.0, "v_max": -2.0}, {"n_atoms": 1}], ids=str
+    ("options", "said"),
+    [
+        ({"v_min": 1.0, "v_max": 1.0}, "v_max is 1.0, but it must be above v_min = 1.0."),
+        ({"v_min": 2.0, "v_max": -2.0}, "v_max is -2.0, but it must be above v_min = 2.0."),
+        ({"n_atoms": 1}, "n_atoms is 1, but it must be at least 2 where the head is c51."),
+    ],
+    ids=str,
 )
-def test_the_support_of_c51_is_looked_at_where_it_is_used(options: dict[str, Any]) -> None:
+def test_the_support_of_c51_is_looked_at_where_it_is_used(options: dict[str, Any], said: str) -> None:
     assert DQNConfig(**options).head == "mean"
-    with pytest.raises(UserError, match="v_max"):
+    with pytest.raises(UserError, match=re.escape(said)):
         DQNConfig(head="c51", **options)
 
 

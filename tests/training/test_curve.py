@@ -68,6 +68,14 @@ def test_names_are_escaped(run_dir: Path) -> None:
     assert texts(write_curve(run_dir).read_text())[0] == "A2C on x.py:My<Env>&, seed 9"
 
 
+def test_an_environment_of_a_file_is_shown_without_its_folder(run_dir: Path) -> None:
+    env = f"{run_dir / 'deep/walk.py'}:Walk"
+    (run_dir / "config.json").write_text(json.dumps({"algo": "ppo", "settings": {"env": env, "seed": 0}}))
+    picture = write_curve(run_dir).read_text()
+    assert texts(picture)[0] == "PPO on walk.py:Walk, seed 0"
+    assert str(run_dir) not in picture
+
+
 def test_points_stand_where_the_axes_say() -> None:
     svg = curve_svg("t", [(0, 0.0), (50, 5.0), (100, 10.0)], [Evaluated(100, 10.0, 8.0, 12.0, 10)])
     (x0, y0), (x1, y1), (x2, y2) = dots(svg)

@@ -56,11 +56,13 @@ def train(env: str, run: Path, checkpoint_freq: int = 40) -> srl.Run:
 def test_a_failed_run_offers_to_be_resumed_and_can_be(
     value: str, kind: type[Exception], env: str, tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
+    run = tmp_path / "my run"
     (tmp_path / "told").write_text(value)
     with pytest.raises(kind) as caught:
         train(env, run)
-    assert f"Then go on: steadyrl resume {run}" in caught.value.remedy  # type: ignore[attr-defined]
+    remedy: str = caught.value.remedy  # type: ignore[attr-defined]
+    assert remedy.endswith(f" Then go on: steadyrl resume '{run}'")
+    assert (f"Traceback: {run / 'error.txt'}. Then" in remedy) is (value == "raise")
     assert srl.Run.open(run).status == "failed"
     (tmp_path / "told").unlink()
     assert srl.resume(run).status == "finished"

@@ -260,6 +260,9 @@ def _put(flag: Flag, table: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def _sample(flag: Flag) -> str:
+    """A value that makes sense: the default, where there is one that can be typed."""
+    if flag.default and " " not in flag.default:
+        return flag.default
     choices = get_args(flag.annotation) if get_origin(flag.annotation) is Literal else ()
     number = "100000" if flag.field.endswith(("timesteps", "freq")) else "8"
     samples = {"N": number, "X": "0.001", "NAME": "name", "PATH": "some/folder", "[N,N]": "[64,64]"}
@@ -275,10 +278,13 @@ _ELSEWHERE = {
     "num-minibatches": "Here it is --batch-size, in transitions.",
     "clip-vloss": "Here it is --clip-range-vf X.",
     "cuda": "Here it is --device cuda.",
+    "algo": "Here the algorithm is the first word, the environment the second: steadyrl train ppo CartPole-v1.",
     "lr": "Here it is --learning-rate.",
+    "n-timesteps": "Here it is --total-timesteps.",
+    "n": "Here it is --total-timesteps.",
     "timesteps": "Here it is --total-timesteps.",
     "steps": "Here it is --total-timesteps.",
     "track": "This version writes local files and TensorBoard only.",
     "policy-kwargs": "Here its keys are flags: --net-arch, --activation-fn, --log-std-init, --ortho-init.",
 }
-"""What CleanRL and Stable-Baselines3 users type, where the name here is far from theirs."""
+"""What users of CleanRL, Stable-Baselines3 and rl-zoo3 type, where the name here is far from theirs."""

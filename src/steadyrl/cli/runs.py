@@ -39,15 +39,13 @@ def find_run(word: str | None, command: str, usable: Callable[[Path], bool] = la
         usable: Whether a run has what the command needs; a run that is named itself is taken as it is.
 
     Raises:
-        UserError: There is no such folder, or no usable run in it.
+        UserError: An empty word, no such folder, or no usable run in it.
     """
     if word is None:
         raise UserError(
             f"`steadyrl {command}` needs a run folder.", remedy=f"For example: steadyrl {command} latest.", code="usage"
         )
-    path = Path("runs") if word == "latest" and not Path(word).exists() else Path(os.path.expanduser(word))
-    if not path.is_dir():
-        raise _no_folder(path, command)
+    path = _folder(word, command)
     if (path / _MARKS[0]).is_file():
         return Found(path)
     runs = _newest_first(path)
@@ -68,7 +66,7 @@ def runs_below(word: str | None, command: str) -> list[Path]:
     """Every run below a folder, the oldest first.
 
     Raises:
-        UserError: There is no such folder, or no run in it.
+        UserError: An empty word, no such folder, or no run in it.
     """
     if word is None:
         raise UserError(
@@ -76,13 +74,25 @@ def runs_below(word: str | None, command: str) -> list[Path]:
             remedy=f"For example: steadyrl {command} runs.",
             code="usage",
         )
-    path = Path("runs") if word == "latest" and not Path(word).exists() else Path(os.path.expanduser(word))
-    if not path.is_dir():
-        raise _no_folder(path, command)
+    path = _folder(word, command)
     runs = [path] if (path / _MARKS[0]).is_file() else _newest_first(path)[::-1]
     if not runs:
         raise UserError(f"No run lies below {path}.", remedy=_suggestion(command), code="not-a-run")
     return runs
+
+
+def _folder(word: str, command: str) -> Path:
+    """The folder that a word names; none at all, such as a script's unset variable, is not the current folder."""
+    if not word:
+        raise UserError(
+            f"`steadyrl {command}` has '' as its run folder.",
+            remedy=f"Name one, or latest: steadyrl {command} latest. A script's variable may be unset.",
+            code="usage",
+        )
+    path = Path("runs") if word == "latest" and not Path(word).exists() else Path(os.path.expanduser(word))
+    if not path.is_dir():
+        raise _no_folder(path, command)
+    return path
 
 
 def _no_agent(path: Path, run: Path, command: str) -> UserError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -163,7 +164,7 @@ def _stopped(error: Signalled, session: Session) -> int:
     what = "Interrupted." if error.name == "SIGINT" else f"Ended by {error.name}."
     where = _where(session).strip()
     if where and session.run_dir is not None and _can_go_on(session.run_dir):
-        where += f" Go on with: steadyrl resume {session.run_dir}"
+        where += f" Go on with: steadyrl resume {shlex.quote(str(session.run_dir))}"
     if session.json:
         _report(SteadyRLError(what, remedy=where, code=error.status), session, 0)
     else:
@@ -208,7 +209,7 @@ def _unforeseen(error: BaseException, session: Session) -> SteadyRLError:
     details = f"The details are in {path}." if path else "STEADYRL_DEBUG=1 shows the details."
     go_on = ""
     if session.run_dir is not None and _can_go_on(session.run_dir):
-        go_on = f" Once it is mended, go on: steadyrl resume {session.run_dir}"
+        go_on = f" Once it is mended, go on: steadyrl resume {shlex.quote(str(session.run_dir))}"
     return SteadyRLError(
         f"Unexpected {type(error).__name__}: {first_line}".rstrip(": "),
         remedy=f"{details} If your environment is not the cause, please report it with that file.{go_on}",

@@ -134,7 +134,7 @@ def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
             remedy="For example: steadyrl train ppo CartPole-v1.",
             code="usage",
         )
-    algo = check_algo(positionals[0])
+    algo = _first_word(positionals)
     _refuse_foreign(algo, words.texts, {flag.name for flag in [*hyper[algo], *shared]}, hyper)
     given = values(words, [*hyper[algo], *shared])
     options = {name: given.pop(name) for name in TrainOptions.__dataclass_fields__ if name in given}
@@ -155,6 +155,18 @@ def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
     return algo, env, given, TrainOptions(**options)
 
 
+def _first_word(positionals: list[str]) -> str:
+    """The algorithm; where it stands second, behind the environment, the error says the order."""
+    first, second = [*positionals, ""][:2]
+    if first.lower() not in CONFIGS and second.lower() in CONFIGS:
+        raise UserError(
+            f"The algorithm is the first word and the environment the second, not {first} {second}.",
+            remedy=f"Type steadyrl train {second.lower()} {shlex.quote(first)}.",
+            code="usage",
+        )
+    return check_algo(first)
+
+
 def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
     """The last lines for people: how it ended, the score, where everything is, what to type next."""
     steps, seconds, fps = summary["total_timesteps"], summary["wall_s"], summary["fps"]
@@ -163,16 +175,17 @@ def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
     ]
     if summary["eval"]:
         lines.append(f"Evaluation of the final agent: {score(summary['eval'])}.")
-    places = {"Run folder": str(folder.shown), **_agents(folder)}
-    places["Curve"] = f"{folder.shown / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
-    run = shlex.quote(str(folder.shown))
+    run = folder.shown
+    typed = shlex.quote(str(run))
+    places = {"Run folder": str(run), **_agents(folder)}
+    places["Curve"] = f"{run / 'curve.svg'} (numbers: metrics.jsonl, evals.jsonl)"
     there = importlib.util.find_spec("tensorboard") is not None
-    places["TensorBoard"] = f"tensorboard --logdir {run}{'' if there else '  (after pip install tensorboard)'}"
+    places["TensorBoard"] = f"tensorboard --logdir {typed}{'' if there else '  (after pip install tensorboard)'}"
     if summary["status"] not in ("finished", "failed"):
-        places["Resume"] = f"steadyrl resume {run}"
-    places["Go on with"] = f"steadyrl eval {run}"
+        places["Resume"] = f"steadyrl resume {typed}"
+    places["Go on with"] = f"steadyrl eval {typed}"
     lines += [f"{title:<12} {text}" for title, text in places.items()]
-    lines.append(f"{'':<12} steadyrl record {run}")
+    lines.append(f"{'':<12} steadyrl record {typed}")
     return "\n".join(lines)
 
 

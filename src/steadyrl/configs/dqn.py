@@ -78,5 +78,7 @@ class DQNConfig(OffPolicyConfig):
         not_negative(self, "max_grad_norm")
         if self.prioritized and self.hindsight != "none":
             raise fail(self, "prioritized", "False where hindsight is used")
-        if self.head == "c51" and not (self.v_min < self.v_max and self.n_atoms >= 2):
-            raise fail(self, "v_max", f"above v_min = {self.v_min}, with at least 2 atoms")
+        if self.head == "c51" and self.n_atoms < 2:
+            raise fail(self, "n_atoms", "at least 2 where the head is c51")
+        if self.head == "c51" and not self.v_min < self.v_max:
+            raise fail(self, "v_max", f"above v_min = {self.v_min}")

@@ -84,6 +84,8 @@ class OffPolicyConfig:
         not_negative(self, "learning_starts")
         if self.hindsight != "none" and self.n_step != 1:
             raise fail(self, "n_step", "1 where hindsight is used")
+        if self.n_step > 1 and self.buffer_size < self.n_step * self.num_envs:
+            raise fail(self, "buffer_size", f"at least n_step * num_envs = {self.n_step * self.num_envs}")
         layer_sizes(self, "net_arch", self.networks)
         at_least_one(self, "sequence_length")
         not_negative_whole(self, "embed_above")

@@ -66,7 +66,8 @@ class Agent(Surface):
             )
         setup = prepare_training(self.algo, env, options, preset=preset)
         for notice in setup.notices:
-            if notice.code != "spaces":  # a run says them; `info` shows them for an environment
+            # A run says the spaces, `info` shows them for an environment; how long learn trains is not known yet.
+            if notice.code not in ("spaces", "no-updates"):
                 say(notice)
         self._begin(setup, None)
 

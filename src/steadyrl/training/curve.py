@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
+from steadyrl.envs.snapshots.state import plain_id
 from steadyrl.errors import UserError
 from steadyrl.training.files import read_json, write_atomic
 from steadyrl.training.jsonlines import read_jsonl
@@ -120,14 +121,17 @@ def curve_svg(title: str, episodes: Sequence[tuple[float, float]], evaluations: 
 
 
 def _title(folder: Path) -> str:
-    """Algorithm, environment and seed from the configuration, else from the folder's own name."""
+    """Algorithm, environment and seed from the configuration, else from the folder's own name.
+
+    Of an environment's file, whose absolute path `config.json` has, only the name is shown.
+    """
     parts = folder.resolve().parts[-3:]
     try:
         config = read_json(folder / "config.json")
         algo, env, seed = config["algo"], config["settings"]["env"], config["settings"]["seed"]
     except (ValueError, KeyError, TypeError):
         algo, env, seed = parts[-2] if len(parts) > 2 else "run", parts[0], ""
-    return f"{str(algo).upper()} on {env}" + (f", seed {seed}" if seed != "" else "")
+    return f"{str(algo).upper()} on {plain_id(str(env))}" + (f", seed {seed}" if seed != "" else "")
 
 
 def _episodes(folder: Path) -> list[tuple[float, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -52,10 +53,11 @@ def _record(folder: RunFolder, error: BaseException, fresh: bool) -> None:
         path = _write_traceback(folder, error)
         message = f"{type(error).__name__}: {words(error)}"
         folder.finish("failed", message=message, error_file=path and path.name, **known)
-        if isinstance(error, SteadyRLError) and folder.can_go_on:
-            error.remedy = f"{error.remedy} Then go on: steadyrl resume {folder.shown}".lstrip()
-        if path and isinstance(error, SteadyRLError):
-            error.remedy = f"{error.remedy} Traceback: {folder.shown / path.name}".lstrip()
+        if isinstance(error, SteadyRLError):
+            # The command comes last: what followed it would look like its arguments.
+            go_on = f"Then go on: steadyrl resume {shlex.quote(str(folder.shown))}" if folder.can_go_on else ""
+            where = f"Traceback: {folder.shown / path.name}{'.' if go_on else ''}" if path else ""
+            error.remedy = " ".join(filter(None, (error.remedy, where, go_on)))
 
 
 def _write_traceback(folder: RunFolder, error: BaseException) -> Path | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from steadyrl.config import Resolved
-from steadyrl.configs import OnPolicyConfig, PPOConfig
+from steadyrl.configs import OffPolicyConfig, OnPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.training.events import Notice
 
@@ -11,6 +13,17 @@ _DETERMINISTIC = (
     "Deterministic: on a GPU PyTorch takes only operations that repeat, which are slower, and cuBLAS about 24 MiB more "
     "of its memory; on a CPU nothing changes."
 )
+
+_MODES: tuple[tuple[str, tuple[bool | str, ...], tuple[str, ...]], ...] = (
+    ("prioritized", (True,), ("prioritized_alpha", "prioritized_beta")),
+    ("head", ("c51",), ("n_atoms", "v_min", "v_max")),
+    ("head", ("quantile",), ("n_quantiles",)),
+    ("hindsight", ("future", "final", "episode"), ("n_sampled_goal",)),
+    ("recurrent", ("lstm", "gru"), ("recurrent_size", "recurrent_shared")),
+    ("use_sde", (True,), ("sde_sample_freq",)),
+    ("action_noise_type", ("normal", "ornstein-uhlenbeck"), ("action_noise_std",)),
+)
+"""A field, and the values of it without which other fields have no effect."""
 
 
 def notices_of(resolved: Resolved, settings: RunSettings) -> list[Notice]:
@@ -21,8 +34,11 @@ def notices_of(resolved: Resolved, settings: RunSettings) -> list[Notice]:
     if resolved.preset:
         text = f"Preset {resolved.preset} for {resolved.algo.upper()} (source: {resolved.preset_source})."
         notices.append(Notice("preset", text))
+    notices += _idle_notices(resolved)
     if isinstance(resolved.config, OnPolicyConfig):
         notices += _rollout_notices(resolved, resolved.config)
+    elif isinstance(resolved.config, OffPolicyConfig):
+        notices += _start_notices(resolved.config.learning_starts, resolved.total_timesteps)
     return notices
 
 
@@ -51,6 +67,31 @@ def _rollout_notices(resolved: Resolved, config: OnPolicyConfig) -> list[Notice]
             )
         )
     return notices
+
+
+def _idle_notices(resolved: Resolved) -> list[Notice]:
+    """Which of the user's values have no effect, as what they belong to is not used."""
+    notices, config = [], resolved.config
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for mode, values, fields in _MODES:
+        if getattr(config, mode, values[0]) in values:
+            continue
+        # A run that is made again has each value explicitly.
+        changed = [name for name in fields if getattr(config, name) != defaults[name]]
+        idle = [name for name in changed if resolved.sources[name] == "explicit"]
+        if idle:
+            what = mode if values == (True,) else f"{mode} {' or '.join(map(str, values))}"
+            have = "has" if len(idle) == 1 else "have"
+            notices.append(Notice("no-effect", f"{' and '.join(idle)} {have} no effect without {what}."))
+    return notices
+
+
+def _start_notices(starts: int, total: int) -> list[Notice]:
+    """That no update is made, where the run ends before the first one."""
+    if starts < total:
+        return []
+    text = f"learning_starts {starts} is not below total_timesteps {total}: nothing is learnt"
+    return [Notice("no-updates", f"{text}. Lower learning_starts (--learning-starts) or train longer.")]
 
 
 def _sequence_notices(config: PPOConfig) -> list[Notice]:
