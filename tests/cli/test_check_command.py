@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +16,7 @@ from steadyrl.checker import run as run_module
 from steadyrl.checker.finding import RULES, Finding
 from steadyrl.checker.report import Report
 from steadyrl.cli.main import main
+from support.leftovers import gone, until
 
 NUMBERS = {"steps": 10_000, "episodes": 178, "policies": 6, "step_us": 11.2, "random_steps": 1_004}
 DONE = dict.fromkeys(("facts", "fits", "survey", "repeat"), 0.1)
@@ -107,3 +113,44 @@ def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_words_are_answered(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+SLEEPY = """
+import os, subprocess, time
+from pathlib import Path
+import gymnasium as gym
+
+class Sleepy(gym.Env):
+    observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        if not Path("pids").exists():
+            Path("part").write_text(f"{os.getpid()} {subprocess.Popen(['sleep', '600']).pid}")
+            os.rename("part", "pids")
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGKILL", -9)])
+def test_a_signal_ends_the_environment_too(how: str, status: int, tmp_path: Path) -> None:
+    (tmp_path / "sleepy.py").write_text(SLEEPY)
+    line = [sys.executable, "-m", "steadyrl", "check", "sleepy.py:Sleepy", "--timeout", "500"]
+    program = subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert until((tmp_path / "pids").exists, 120)
+    child, sleep = map(int, (tmp_path / "pids").read_text().split())
+    program.send_signal(getattr(signal, how))
+    assert program.wait(60) == status
+    assert until(lambda: gone({child}), 20)
+    if how == "SIGKILL":  # nobody is left to end what the environment started
+        os.kill(sleep, signal.SIGKILL)
+    assert until(lambda: gone({sleep}), 20)
+
+
+def test_an_empty_list_of_rules_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in ("--only", "--ignore"):
+        assert main(["check", "CartPole-v1", flag, ""]) == 2
+        assert f"{flag[2:]} names no rule." in capsys.readouterr().err

@@ -22,6 +22,7 @@ from steadyrl.checker.probe.stage import Stage
 from steadyrl.envs.make import quiet_gymnasium
 from steadyrl.envs.workers.channel import FAILED, TOLD, Channel
 from steadyrl.envs.workers.recipe import Recipe
+from steadyrl.envs.workers.worker import end_with
 from steadyrl.errors import SteadyRLError
 
 PHASES = ("", "make", "reset", "step", "render", "close")
@@ -49,14 +50,16 @@ class Task:
     known: Context
 
 
-def main(channel: str, board: str, dump: str) -> None:
+def main(channel: str, board: str, dump: str, parent: str) -> None:
     """Do what the parent asks and tell it.
 
     Args:
         channel: Descriptor of the socket to the parent.
         board: Of the shared memory where the beats are.
         dump: Of the file that takes the stack where the process is ended by a fault.
+        parent: Process id of the one that started this one.
     """
+    end_with(int(parent))
     files = [int(file) for file in (channel, board, dump)]
     for file in files:
         os.set_inheritable(file, False)

@@ -49,7 +49,7 @@ class ChildProcess:
         ours, theirs = socket.socketpair()
         files = [theirs.fileno(), self._file.fileno(), self._dump.fileno()]
         self._program = subprocess.Popen(
-            keeper.command(child.__name__, *files),
+            keeper.command(child.__name__, *files, os.getpid()),
             pass_fds=files,
             stdin=subprocess.DEVNULL,
             start_new_session=True,

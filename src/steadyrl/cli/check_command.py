@@ -62,17 +62,19 @@ def run(args: list[str], session: Session) -> int:
             code="usage",
         )
     from steadyrl.checker.run import check_env
+    from steadyrl.training.signals import signals_raise
 
-    report = check_env(
-        positionals[0],
-        env_kwargs=dict(options.env_kwargs),
-        quick=options.quick,
-        no_side_effects=options.no_side_effects,
-        strict=options.strict,
-        ignore=_words(options.ignore),
-        only=_words(options.only),
-        timeout=options.timeout,
-    )
+    with signals_raise():  # the environment's process ends with this one
+        report = check_env(
+            positionals[0],
+            env_kwargs=dict(options.env_kwargs),
+            quick=options.quick,
+            no_side_effects=options.no_side_effects,
+            strict=options.strict,
+            ignore=_words("ignore", options.ignore),
+            only=_words("only", options.only),
+            timeout=options.timeout,
+        )
     if session.json:
         session.emit(report.to_json())
     else:
@@ -83,8 +85,15 @@ def run(args: list[str], session: Session) -> int:
     return 0 if report.ok else 1
 
 
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+def _words(flag: str, text: str | None) -> list[str]:
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    if text is not None and not words:
+        raise UserError(
+            f"{flag} names no rule.",
+            remedy=f"Leave --{flag} out, or name codes or kinds; --list shows them.",
+            code="bad-value",
+        )
+    return words
 
 
 def _list(session: Session) -> None:
