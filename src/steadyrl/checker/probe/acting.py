@@ -24,6 +24,7 @@ Push = Callable[[Any], Any]  # an action -> the action with one dimension at an 
 
 _STARTS = 3  # states in which an action is tried at once
 _MOST_DIMENSIONS = 32
+_LONG = 200  # steps, until which actions may be without effect
 
 
 @dataclass
@@ -124,7 +125,14 @@ def _effect(stage: Stage, driver: Driver, found: Acting) -> None:
             found.effect = True
             return
     if compared:
-        found.effect = False
+        found.effect = _late_effect(stage, driver, makers)
+
+
+def _late_effect(stage: Stage, driver: Driver, makers: list[Maker]) -> bool:
+    """The same in the course of a longer play: a game may begin with a scene in which nothing can be done."""
+    steps, cpu_s = max(_LONG, stage.plan.play_steps), 4 * stage.plan.play_s
+    a, b = (play(driver, maker(SEED), SEED, steps, made=True, cpu_s=cpu_s) for maker in makers[1:3])
+    return split(a, b) is not None
 
 
 def _makers(driver: Driver) -> list[Maker]:

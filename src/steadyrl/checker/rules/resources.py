@@ -13,6 +13,7 @@ from steadyrl.checker.probe.resources import Resources
 _LONG_RUN = 10_000_000  # steps of a usual training
 _MEMORY = 2 * 2**30  # bytes that an environment must not have gathered by its end
 _RATE = _MEMORY / _LONG_RUN  # bytes a step
+_SURE = 2**15  # bytes in all: a slow environment takes too few steps to tell less from what episodes happen to hold
 _INSTANCE = 2**20  # bytes of a closed instance; evaluations and sweeps make thousands
 _UNSEEN_RATE = 20 * _RATE  # of memory that Python does not trace: pages come in lots, so only much of it is sure
 
@@ -32,6 +33,8 @@ def memory_leak(resources: Resources) -> Iterator[Found]:
         ("process", resources.held, _UNSEEN_RATE),
     ):
         rates = _rates(measured, resources.steps)
+        if sum(later - earlier for later, earlier in zip(measured[2:], measured[1:], strict=False)) < _SURE:
+            continue
         if len(rates) >= 2 and min(rates) > least / 2 and float(np.mean(rates)) > least:
             rate = float(np.mean(rates))
             yield Found(
