@@ -1,6 +1,7 @@
 """How an environment of a file is called where its run is taken up from the working folder."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_an_error_of_a_loaded_agents_environment_names_it_as_it_was_typed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("faulty.py").write_text(FAULTY)
-    options = {"n_steps": 16, "batch_size": 16, "num_envs": 1, "eval_freq": 0}
+    options: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "num_envs": 1, "eval_freq": 0}
     run = srl.train("ppo", "faulty.py:Faulty", total_timesteps=16, run_dir="run", preset="none", **options)
     Path("broken").touch()
     with pytest.raises(RunFailedError) as caught:
