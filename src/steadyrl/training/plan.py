@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -91,3 +92,12 @@ def _from_anywhere(env: str, here: Path) -> str:
     """The environment so that it is found from every working folder: a file by its absolute path."""
     path, _, class_name = env.rpartition(":")
     return f"{here / path}:{class_name}" if path.endswith(".py") else env
+
+
+def from_here(env: str) -> str:
+    """What `_from_anywhere` wrote as errors show it: a file below the working folder by its path from there."""
+    path, _, class_name = env.rpartition(":")
+    if path.endswith(".py"):
+        with suppress(ValueError, OSError):  # elsewhere, or the working folder is gone
+            return f"{Path(path).relative_to(Path.cwd())}:{class_name}"
+    return env

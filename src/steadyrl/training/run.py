@@ -24,7 +24,7 @@ from steadyrl.training.generators import generators_of_run, global_generators_ke
 from steadyrl.training.learning import Learning, Outcome
 from steadyrl.training.lock import writing
 from steadyrl.training.logging import read_jsonl
-from steadyrl.training.plan import Plan, prepare
+from steadyrl.training.plan import Plan, from_here, prepare
 from steadyrl.training.record_form import SETTINGS, require
 from steadyrl.training.resuming import Checkpoint, cut_back, newest, note_lineage, put_back
 from steadyrl.training.run_folder import RunFolder
@@ -96,7 +96,7 @@ class Run:
         )
         settings = self._settings()
         options = {name: settings[name] for name in SETTINGS if name != "env"} | wrappers_in(settings)
-        return load(path, env=settings["env"] if env is None else env, encoders=encoders, **options)
+        return load(path, env=from_here(settings["env"]) if env is None else env, encoders=encoders, **options)
 
     def _settings(self) -> dict[str, Any]:
         config, place = self.config, self._folder.shown / "config.json"

@@ -36,6 +36,7 @@ class Acting:
         tried: How many actions were tried like that.
         works: At least one action does not fail at once.
         effect: Whether two policies ever led to something else; None where that could not be seen.
+        late: They did in a long play only, as in a game whose opening takes no actions.
         policies: How many were compared.
         deaf: Dimensions of the action that never made a difference.
         obs_kept: Where a play went apart because the caller wrote into an observation that it had been given.
@@ -48,6 +49,7 @@ class Acting:
     tried: int = 0
     works: bool = False
     effect: bool | None = None
+    late: bool = False
     policies: int = 0
     deaf: list[str] = field(default_factory=list)
     obs_kept: Split | None = None
@@ -125,7 +127,7 @@ def _effect(stage: Stage, driver: Driver, found: Acting) -> None:
             found.effect = True
             return
     if compared:
-        found.effect = _late_effect(stage, driver, makers)
+        found.effect = found.late = _late_effect(stage, driver, makers)
 
 
 def _late_effect(stage: Stage, driver: Driver, makers: list[Maker]) -> bool:
@@ -145,7 +147,7 @@ def _reaches(stage: Stage, driver: Driver, found: Acting) -> None:
     """Whether actions reach the reward, and whether they go on to make a difference."""
     playing, makers = partial(_one, stage, driver), _makers(driver)
     found.rewards = rewards_follow(playing, makers, 4 * stage.plan.seeds if not stage.plan.quick else 2)
-    if not stage.plan.quick:
+    if not stage.plan.quick and not found.late:
         found.deaf_after = deaf_after(driver, playing, makers[1:])
 
 
