@@ -59,6 +59,11 @@ def test_memory_leaks_where_it_grows_all_the_time(rates: list[int], leaks: bool)
     assert ("SRL-RES-001" in codes(found_in("resources", grown(rates)))) is leaks
 
 
+def test_what_a_few_slow_steps_hold_is_no_leak() -> None:
+    assert "SRL-RES-001" not in codes(found_in("resources", grown([980] * 5, steps=5)))
+    assert "SRL-RES-001" in codes(found_in("resources", grown([980] * 5, steps=50)))
+
+
 @pytest.mark.parametrize(
     ("times", "slow"),
     [

@@ -155,6 +155,13 @@ def unheard_when_early(self: Any, *, seed: int | None = None, options: Any = Non
     return Walk.reset(self, seed=seed, options=options)
 
 
+def opening_scene(self: Any, action: Any) -> Any:
+    """As a game whose first 70 frames show its title."""
+    if self.t > 70:
+        return Walk.move(self, action)
+    return 0.0
+
+
 def clocked(self: Any, told: Any) -> Any:
     obs, reward, terminated, truncated, info = told
     return obs, reward, terminated or truncated, False, info
@@ -295,6 +302,7 @@ CASES = [
     Case("SRL-ACT-003", "facts", with_spaces(action=box(-1e-3, 1e-3)), with_spaces(action=box(0, 1))),
     Case("SRL-ACT-004", "survey", variant(move=mutating)),
     Case("SRL-ACT-005", "acting", variant(push=lambda self, action: 0.3)),
+    Case("SRL-ACT-005", "acting", variant(push=lambda self, action: 0.3), variant(move=opening_scene, horizon=150)),
     Case("SRL-ACT-006", "acting", envs.Deaf2),
     Case("SRL-ACT-007", "acting", with_spaces(variant(push=crash_on_last), action=spaces.Discrete(3)), Hops),
     Case("SRL-ACT-008", "acting", variant(move=keeping)),
