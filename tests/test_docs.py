@@ -199,10 +199,11 @@ def test_cleanrls_names_lead_where_the_page_says() -> None:
 
 
 def _left_column() -> list[ast.stmt]:
-    """The code that the migration page's first table shows on its left."""
+    """The Python that the migration page's first table shows on its left, beside a command line."""
     table = prose(DOCS / "migration.md").partition("## From CleanRL")[0]
     cells = re.findall(r"^\| (.*?) \| ", table, re.MULTILINE)
-    return [ast.parse(code).body[0] for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
+    code = [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
+    return [ast.parse(line).body[0] for line in code if not line.startswith("--")]
 
 
 def _typed(code: ast.stmt) -> tuple[set[str], set[str]]:

@@ -38,7 +38,8 @@ def command(run: Path) -> list[str]:
 
 def through_the_command_line(args: list[str]) -> None:
     """The exit status of `steadyrl`, as that of the process."""
-    status = main(args)
+    sys.argv = ["steadyrl", *args]
+    status = main()
     sys.stdout.flush()
     os._exit(status)
 

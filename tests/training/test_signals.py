@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 import steadyrl as srl
+from steadyrl.training import signals
 from steadyrl.training.finding import find_checkpoint
 from steadyrl.training.signals import StopFlag, signals_stop
 from support import faulty_envs, training_envs
@@ -198,3 +199,21 @@ def test_python_raises_after_the_agent_was_saved(tmp_path: Path) -> None:
         assert srl.Run.open(place).load_agent().policy.sha256() == agent.policy.sha256()
         agent.learn(10)  # and may go on
         agent.close()
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_after_the_signal_that_ends_a_process_no_other_is_answered(
+    for_good: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {name: signal.getsignal(getattr(signal, name)) for name in ("SIGINT", "SIGTERM", "SIGUSR1")}
+    monkeypatch.setattr(signals, "_for_good", False)
+    if for_good:
+        signals.end_for_good()
+    try:
+        with pytest.raises(signals.Preempted), signals.signals_raise():
+            signal.raise_signal(signal.SIGTERM)
+        after = [signal.getsignal(getattr(signal, name)) for name in before]
+        assert after == ([signal.SIG_IGN] * 3 if for_good else list(before.values()))
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)

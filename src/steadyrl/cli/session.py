@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadyrl.cli.streams import mend, mute, stdout_kept, tell
 from steadyrl.errors import RunFailedError, SteadyRLError
-from steadyrl.training.signals import Signalled, ignore_signals, signalled, signals_held
+from steadyrl.training.signals import Signalled, end_for_good, ignore_signals, signalled, signals_held
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +110,8 @@ def guarded(call: Callable[[], int], session: Session, *, for_good: bool = False
 
 
 def _ended(call: Callable[[], int], session: Session, for_good: bool) -> int:
+    if for_good:
+        end_for_good()
     try:
         return call()
     except BrokenPipeError:

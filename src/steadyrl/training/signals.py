@@ -94,6 +94,7 @@ class Guard:
 
 
 _guard: Guard | None = None
+_for_good = False
 
 
 @contextmanager
@@ -117,7 +118,16 @@ def signals_raise() -> Iterator[Guard]:
         raise
     finally:
         _guard = None
-        _restore(before)
+        if guard.reason and _for_good:  # between here and the end of the process one more would change its status
+            ignore_signals()
+        else:
+            _restore(before)
+
+
+def end_for_good() -> None:
+    """The process ends with what it does now: once a signal has ended that, no further one is answered."""
+    global _for_good
+    _for_good = True
 
 
 @contextmanager
