@@ -7,11 +7,10 @@ import math
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.strict_json import strict_object
@@ -26,7 +25,8 @@ def jsonable(value: Any) -> Any:
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(item) for item in value]
-    if isinstance(value, np.generic):
+    numpy = sys.modules.get("numpy")  # displays, which read files of runs, start without it
+    if numpy is not None and isinstance(value, numpy.generic):
         return jsonable(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
