@@ -168,7 +168,7 @@ class Copy:
             for file in (0, 1, 2):
                 os.dup2(silent, file)
             source = str(self._folder / "src")
-            sys.path.insert(0, source)
+            sys.path[:0] = [source, str(self._folder)]  # the latter as `python -m pytest` does: tests are sent by name
             sys.argv = ["pytest"]
             path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
             os.environ.update(variables, PYTHONPATH=path)
