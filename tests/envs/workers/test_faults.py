@@ -266,6 +266,26 @@ def test_every_way_out_leaves_nothing(how: Callable[[], None]) -> None:
         how()
 
 
+class Slower(Faulty):
+    """Where nothing is wrong, a step takes so long that the failure of another environment comes first."""
+
+    def step(self, action: Any) -> Any:
+        if self.seed != self.bad_seed:
+            time.sleep(0.1)
+        return super().step(action)
+
+
+def test_a_failure_waits_for_the_answers_of_others_that_are_well() -> None:
+    factory = make_env_factory(partial(Slower, "raise", "step", 2, SEEDS[0]))
+    envs = adapted(WorkerVectorEnv(factory, 3, workers=3, timeout=PATIENCE_S))
+    envs.reset(SEEDS)
+    envs.step(ACTIONS)
+    with nothing_left(), pytest.raises(SteadyRLError, match=CAUSES["raise"]) as caught:
+        envs.step(ACTIONS)
+    assert vars(caught.value)["failure"].env_index == 0
+    envs.close()
+
+
 class Starter(Faulty):
     """Starts a program of its own, observes its process id, and leaves it; the second step ends the process."""
 
