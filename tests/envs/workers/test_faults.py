@@ -286,6 +286,23 @@ def test_a_failure_waits_for_the_answers_of_others_that_are_well() -> None:
     envs.close()
 
 
+class LastFirst(Faulty):
+    """The environments with the higher numbers are done first."""
+
+    def step(self, action: Any) -> Any:
+        time.sleep(0.1 * (SEEDS[-1] - (self.seed or 0)))
+        return super().step(action)
+
+
+def test_of_several_failures_the_first_environments_is_told_whichever_came_first() -> None:
+    envs = adapted(WorkerVectorEnv(make_env_factory(partial(LastFirst, "raise", "step", 1)), 3, workers=3))
+    envs.reset(SEEDS)
+    with pytest.raises(SteadyRLError, match=CAUSES["raise"]) as caught:
+        envs.step(ACTIONS)
+    assert vars(caught.value)["failure"].env_index == 0
+    envs.close()
+
+
 class Starter(Faulty):
     """Starts a program of its own, observes its process id, and leaves it; the second step ends the process."""
 
