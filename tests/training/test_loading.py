@@ -33,7 +33,7 @@ from steadyrl.training.checkpoint import (
 )
 from steadyrl.training.finding import find_checkpoint, to_its_end
 from steadyrl.training.generators import generators_state, restore_generators
-from steadyrl.training.lock import writing
+from steadyrl.training.lock import is_written, writing
 from steadyrl.training.resuming import cut_back, differences, newest, read_state
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import ARRAYS, STATE, not_finite
@@ -189,6 +189,10 @@ def test_of_a_run_that_goes_on_its_end_is_waited_for(run: Path) -> None:
         assert to_its_end(checkpoints) == " Or wait for its end: another process is training it just now."
     (checkpoints / "final").mkdir()
     assert to_its_end(checkpoints) == ""
+
+
+def test_a_run_that_is_not_there_is_written_by_nobody(tmp_path: Path) -> None:
+    assert not is_written(tmp_path / "none")
 
 
 # The state
