@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import pdb
+import signal
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from steadyrl.cli.main import main
 from steadyrl.envs import failures
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.failures import Origin
+from steadyrl.envs.workers.loss import kind_of
 
 WALK = """
 import gymnasium as gym
@@ -190,3 +194,50 @@ def test_escape_sequences_of_a_failure_do_not_reach_the_terminal(
     told = capsys.readouterr().out
     assert "\x1b" not in told
     assert "\\x1b]0;owned\\x07" in told
+
+
+HANG = WALK.replace('raise RuntimeError("the floor is wet")', 'print("there", flush=True) or HOW')
+
+
+@pytest.mark.parametrize(
+    ("how", "before", "status", "after"),
+    [
+        ("__import__('time').sleep(100)", "If it hangs again, Ctrl-C tells where.", 130, 'walk.py", line 19, in step'),
+        ("__import__('os')._exit(7)", "If nothing follows, it ended this process too.", 7, ""),
+        ("__import__('ctypes').string_at(0)", "If nothing follows", -signal.SIGSEGV, 'walk.py", line 19 in step'),
+    ],
+    ids=["hang", "exit", "signal"],
+)
+def test_what_hung_or_ended_its_process_does_so_again_and_tells_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, before: str, status: int, after: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("walk.py").write_text(HANG.replace("HOW", how))
+    train = "train ppo walk.py:Walk --vec async --env-timeout 2 --num-envs 1 --run-dir run --eval-freq 0"
+    assert main([*train.split(), "--total-timesteps", "100"]) == 3
+    (file,) = Path("run/failures").iterdir()
+    command = [sys.executable, "-m", "steadyrl", "replay", str(file)]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for what they start behind
+    ) as process:
+        assert process.stdout is not None
+        heading = "".join(iter(process.stdout.readline, "there\n"))
+        if status == 130:
+            process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert before in heading
+    assert process.returncode == status
+    assert after in told
+
+
+def test_a_failure_that_was_raised_is_told_as_one_however_it_reads() -> None:
+    failure = Failure(0, 0, "step", 3, 1, None, None, [], True, "ValueError: it did not answer within 3 s", "")
+    assert kind_of(failure) == "raised"
+    assert (
+        kind_of(replace(failure, error="Environment 0 (x) in worker 0 did not answer within 3 s in step 3.")) == "hung"
+    )
+    assert kind_of(replace(failure, error="The process of environment 0 ended by itself (exit status 1).")) == "ended"

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import faulthandler
 import sys
+import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session
-from steadyrl.cli.streams import visible
+from steadyrl.cli.streams import tell, visible
 from steadyrl.errors import UserError
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from steadyrl.envs.failures import Record
     from steadyrl.envs.make import EnvFactory
     from steadyrl.envs.replay import Outcome
 
 _DESCRIPTION = """Runs a recorded failure of an environment again: in this process, without learning.
 Exit status: 0 where it does not fail any more, 1 where it fails again."""
+
+_BEFORE = {
+    "hung": "\nIf it hangs again, Ctrl-C tells where.",
+    "ended": "\nIf nothing follows, it ended this process too.",
+    "raised": "",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +75,13 @@ def run(args: list[str], session: Session) -> int:
     factory = _factory(record, options.env)
     if not session.json:
         print(visible(_heading(record)), flush=True)  # before it begins: it may take this process along
-    outcome = replay(record, factory, "human" if options.render else None)
+    with suppress(OSError, ValueError, AttributeError):  # without a stderr it does without
+        faulthandler.enable(sys.__stderr__)  # where a signal ends this process, its stack is all that tells why
+    try:
+        outcome = replay(record, factory, "human" if options.render else None)
+    except KeyboardInterrupt as error:
+        tell(f"\nWhat it was doing:\n{_stack(error)}", sys.stderr)
+        raise
     if session.json:
         session.emit(_document(positionals[0], record, outcome))
     else:
@@ -110,13 +127,27 @@ def _place(phase: str, step: int) -> str:
 
 
 def _heading(record: Record) -> str:
+    from steadyrl.envs.workers.loss import kind_of
+
     failure = record.failure
     seed = "" if failure.seed is None else f", seed {failure.seed}"
     good = _steps(max(failure.step - 1, 0)).replace("step", "good step")
     return (
         f"{record.origin.id}, environment {failure.env_index}{seed}, recorded {record.recorded}:\n"
-        f"  {failure.error}\n  {_place(failure.phase, failure.step)}, after {good}."
+        f"  {failure.error}\n  {_place(failure.phase, failure.step)}, after {good}.{_BEFORE[kind_of(failure)]}"
     )
+
+
+def _stack(error: KeyboardInterrupt) -> str:
+    """The traceback of an environment that was interrupted, from its own first frame on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_next is not None and _ours(frames):
+        frames = frames.tb_next
+    return "".join(traceback.format_tb(frames)).rstrip()
+
+
+def _ours(frames: TracebackType) -> bool:
+    return str(frames.tb_frame.f_globals.get("__name__")).startswith("steadyrl.")
 
 
 def _told(record: Record, outcome: Outcome) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import Literal
 
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.workers.board import CLOSE, IDLE, MAKE, RESET, STARTING, STEP, Board
@@ -17,6 +18,7 @@ _PHASES: dict[int, Phase] = {
 _RAISE = "Raise env_timeout (--env-timeout) if it may take longer; else its code hangs: the traceback says where."
 _STOPPED = "Look for what sent it SIGSTOP; vec='sync' runs it in this process."
 _DEAD = "Look above for what it printed; vec='sync' runs it in this process."
+_HUNG, _ENDED = "did not answer within", "ended by itself"
 
 
 def lost(
@@ -49,13 +51,13 @@ def lost(
     if loss.status is None:
         why = ": its process was stopped by a signal" if loss.stopped else ""
         error = RunFailedError(
-            f"Environment {index} ({name}) in worker {worker} did not answer within {limit:g} s {where}{why}.",
+            f"Environment {index} ({name}) in worker {worker} {_HUNG} {limit:g} s {where}{why}.",
             remedy=_STOPPED if loss.stopped else _RAISE,
             code="env-timeout",
         )
     else:
         error = RunFailedError(
-            f"The process of environment {index} ended by itself ({how(loss.status)}) {where}: "
+            f"The process of environment {index} {_ENDED} ({how(loss.status)}) {where}: "
             f"it was worker {worker} with {name}.",
             remedy=_DEAD,
             code="env-worker",
@@ -77,6 +79,14 @@ def lost(
             traceback=loss.stack,
         ),
     )
+
+
+def kind_of(failure: Failure) -> Literal["hung", "ended", "raised"]:
+    """Whether the environment of a failure hung or ended its process; else it raised an error."""
+    for index in (f"Environment {failure.env_index} ", f"The process of environment {failure.env_index} "):
+        if failure.worker is not None and failure.error.startswith(index):
+            return "hung" if _HUNG in failure.error else "ended"
+    return "raised"
 
 
 def how(status: int) -> str:
