@@ -127,6 +127,11 @@ def test_the_gravest_comes_first() -> None:
     assert [f.severity for f in settled(listed)] == ["error", "warning", "note"]
 
 
+def test_calls_and_spaces_come_before_what_may_follow_from_them() -> None:
+    codes = ["SRL-API-003", "SRL-SPC-001", "SRL-ACT-005", "SRL-OBS-005"]
+    assert [f.code for f in settled([finding(code) for code in reversed(codes)])] == codes
+
+
 def test_codes_are_unique_and_explanations_are_kinds() -> None:
     kinds = {each.kind for each in RULES.values()}
     for each in RULES.values():

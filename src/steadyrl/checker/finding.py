@@ -119,11 +119,16 @@ def rule(
 
 
 def settled(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings without those that another one explains, the gravest first."""
+    """Findings without those that another one explains, the gravest first, and of these such of calls and spaces."""
     listed = list(findings)
     kinds = {finding.kind for finding in listed if finding.severity != "note"}
     kept = [finding for finding in listed if not _explained(RULES[finding.code], kinds)]
-    return sorted(kept, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code))
+    return sorted(kept, key=lambda finding: (SEVERITIES.index(finding.severity), _rank(finding.code), finding.code))
+
+
+def _rank(code: str) -> int:
+    """What the interface is not true to comes before what may only follow from it."""
+    return 0 if code.startswith(("SRL-API", "SRL-SPC")) else 1
 
 
 def _explained(rule: Rule, kinds: set[str]) -> bool:

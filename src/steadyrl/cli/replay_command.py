@@ -75,8 +75,9 @@ def run(args: list[str], session: Session) -> int:
     factory = _factory(record, options.env)
     if not session.json:
         print(visible(_heading(record)), flush=True)  # before it begins: it may take this process along
-    with suppress(OSError, ValueError, AttributeError):  # without a stderr it does without
-        faulthandler.enable(sys.__stderr__)  # where a signal ends this process, its stack is all that tells why
+    with suppress(OSError, ValueError):
+        if sys.__stderr__ is not None:
+            faulthandler.enable(sys.__stderr__)  # where a signal ends this process, its stack is all that tells why
     try:
         outcome = replay(record, factory, "human" if options.render else None)
     except KeyboardInterrupt as error:

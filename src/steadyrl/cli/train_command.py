@@ -46,25 +46,19 @@ class TrainOptions:
 ALIASES = {"env-id": "env", "exp-name": "name", "n-envs": "num-envs", "wrapper": "wrappers"}
 EXIT_STATUS = {"finished": 0, "stopped": 0, "interrupted": 130, "preempted": 143, "failed": 3}
 _SIGUSR1 = 138
-_GROUPS = dict.fromkeys(WRAPPER_FIELDS, "wrappers") | {
-    "total_timesteps": "run",
-    "preset": "run",
-    "env": "environment",
-    "vec": "environment",
-    "env_kwargs": "environment",
-    "max_episode_steps": "environment",
-    "seed": "seeds",
-    "env_seed": "seeds",
-    "algo_seed": "seeds",
-    "eval_seed": "seeds",
-    "eval_freq": "evaluation",
-    "eval_episodes": "evaluation",
-    "capture_video": "evaluation",
-    "display": "output",
-    "quiet": "output",
-    "json": "output",
-}
-_ORDER = ("run", "environment", "wrappers", "seeds", "evaluation", "output")
+_GROUPS = {  # in the order of `--help`; what none names is of the first
+    "run": (),
+    "hyperparameters": (),
+    "environment": ("env", "vec", "num_workers", "env_kwargs", "max_episode_steps", "action_masks"),
+    "wrappers": WRAPPER_FIELDS,
+    "seeds": ("seed", "env_seed", "algo_seed", "eval_seed"),
+    "evaluation": ("eval_freq", "eval_episodes", "capture_video"),
+    "checkpoints": ("checkpoint_freq", "checkpoint_minutes", "keep_last", "keep_best", "save_state"),
+    "failures": (
+        "env_timeout", "on_env_error", "env_restart_budget", "on_nonfinite", "nonfinite_limit",
+    ),
+    "output": ("run_dir", "name", "display", "quiet", "json"),
+}  # fmt: skip
 
 
 def run(args: list[str], session: Session) -> int:
@@ -211,12 +205,12 @@ def score(result: Any) -> str:
 
 
 def _shared_flags() -> list[Flag]:
-    flags = flags_of(TrainOptions, "run", _GROUPS) + flags_of(RunSettings, "run", _GROUPS)
-    return sorted(flags, key=lambda flag: _ORDER.index(flag.group))
+    groups = {name: group for group, names in _GROUPS.items() for name in names}
+    return flags_of(TrainOptions, "run", groups) + flags_of(RunSettings, "run", groups)
 
 
 def _hyper_flags(algo: str) -> list[Flag]:
-    return flags_of(CONFIGS[algo], f"{algo} hyperparameters")
+    return flags_of(CONFIGS[algo], "hyperparameters")
 
 
 def _refuse_foreign(algo: str, used: dict[str, list[str]], own: set[str], hyper: dict[str, list[Flag]]) -> None:
@@ -242,14 +236,16 @@ def _parser(algo: str | None, env: str | None) -> Parser:
     notes = {name: f"preset {_shown_preset(value)}" for name, value in preset.values.items()} if preset else {}
     if preset and preset.total_timesteps:
         notes["total_timesteps"] = f"preset {preset.total_timesteps}"
+    flags = _shared_flags() + (_hyper_flags(algo) if algo else [])
     hint = f"Algorithms: {', '.join(CONFIGS)}; `steadyrl train {next(iter(CONFIGS))} --help` lists its flags."
     return build(
         "steadyrl train",
         usage=f"steadyrl train {algo or 'ALGO'} {env or 'ENV'} [flags]",
         description="Trains one agent into a run folder." + ("" if algo else "\n" + hint),
         example=f"  steadyrl train {algo or 'ppo'} {env or 'CartPole-v1'} --seed 1 --total-timesteps 100000",
-        positionals={"ALGO": f"{', '.join(CONFIGS)}", "ENV": "a Gymnasium id, package.module:Id-v0 or file.py:Class"},
-        flags=_shared_flags() + (_hyper_flags(algo) if algo else []),
+        positionals=({} if algo else {"ALGO": ", ".join(CONFIGS)})
+        | {"ENV": "a Gymnasium id, package.module:Id-v0 or file.py:Class"},
+        flags=sorted(flags, key=lambda flag: list(_GROUPS).index(flag.group)),
         notes=notes,
     )
 
