@@ -41,8 +41,9 @@ def test_a_fault_in_it_turns_its_test_red(written: Path, tmp_path: Path) -> None
 
 
 def test_it_says_where_and_what_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["new-env", "2-poles", "--dir", str(tmp_path)]) == 2
-    assert "cannot be the name of a Python module" in capsys.readouterr().err
+    for name in ("2-poles", "ünï", "class"):
+        assert main(["new-env", name, "--dir", str(tmp_path)]) == 2
+        assert "cannot be the name of a module that can be imported everywhere" in capsys.readouterr().err
     assert main(["new-env", "two-poles", "--dir", str(tmp_path / "deep"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["env"] == f"{tmp_path / 'deep' / 'two_poles.py'}:TwoPoles"

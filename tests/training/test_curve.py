@@ -54,6 +54,16 @@ def test_a_run_gets_a_picture_with_title_names_and_n(run_dir: Path) -> None:
     assert sorted(os.listdir(run_dir)) == ["config.json", "curve.svg", "episodes.jsonl", "evals.jsonl", "metrics.jsonl"]
 
 
+def test_few_episodes_are_as_plain_as_in_the_key() -> None:
+    def opacity(count: int) -> tuple[str | None, str | None]:
+        svg = curve_svg("few", [(float(i), float(i % 7)) for i in range(count)], [])
+        key, shown = shapes(svg, "path", "episodes")
+        return key.get("style"), shown.get("style")
+
+    assert opacity(20) == ("stroke-opacity:.6", "stroke-opacity:.6")
+    assert opacity(1000) == ("stroke-opacity:.6", None)
+
+
 def test_the_same_folder_gives_the_same_bytes(run_dir: Path) -> None:
     assert write_curve(run_dir).read_bytes() == write_curve(run_dir).read_bytes()
 

@@ -61,6 +61,28 @@ def test_an_agent_does_not_know_yet_how_long_it_learns(capsys: pytest.CaptureFix
     assert "nothing is learnt" not in capsys.readouterr().err
 
 
+def test_an_agent_that_has_not_learnt_yet_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    agent = srl.DQN(Fast, learning_starts=20, buffer_size=64, batch_size=4, train_freq=4)
+    said = "No update yet: learning begins after 20 steps (learning_starts)."
+    agent.learn(10)
+    assert said in capsys.readouterr().err
+    agent.learn(5)
+    assert said not in capsys.readouterr().err
+    other = srl.DQN(Fast, learning_starts=20, buffer_size=64, batch_size=4, train_freq=4).learn(30)
+    assert other.loop.counters.updates > 0
+    assert said not in capsys.readouterr().err
+
+
+def test_no_seed_is_said_to_be_the_default() -> None:
+    def seedless(options: dict[str, Any]) -> list[str]:
+        setup = prepare_training("ppo", Fast, options, preset="none", total_timesteps=9)
+        assert setup.settings.seed == 0
+        return [notice.message for notice in setup.notices if notice.code == "seedless"]
+
+    assert [message.startswith("seed None leaves the default, 0") for message in seedless({"seed": None})] == [True]
+    assert seedless({"seed": 0}) == seedless({}) == []
+
+
 @pytest.mark.parametrize(
     ("algo", "options", "said"),
     [

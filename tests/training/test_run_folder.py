@@ -180,6 +180,15 @@ def test_opening_one() -> None:
         RunFolder.open(Path("nowhere"))
 
 
+def test_only_what_was_not_set_aside_can_be_gone_on_from(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for name, can in (("step_20.damaged-1", False), ("step_x", False), ("step_20", True)):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        assert not folder.can_go_on
+        (tmp_path / "checkpoints" / name / "state.json").touch()
+        assert folder.can_go_on is can
+
+
 def test_a_damaged_configuration_is_a_user_error() -> None:
     folder = create()
     for content in ("[1, 2]", "{", ""):

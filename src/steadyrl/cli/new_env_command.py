@@ -65,8 +65,8 @@ def file_name(word: str) -> str:
     name = word.removesuffix(".py").replace("-", "_")
     if not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
         raise UserError(
-            f"{word!r} cannot be the name of a Python module.",
-            remedy="Use letters, digits and underscores, such as my_task.",
+            f"{word!r} cannot be the name of a module that can be imported everywhere.",
+            remedy="Use ASCII letters, digits and underscores, such as my_task.",
             code="bad-value",
         )
     return name

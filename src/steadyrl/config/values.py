@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from steadyrl.configs.schedules import LinearSchedule
 from steadyrl.errors import UserError, nearest
 
+_MISSPELT = 0.7  # the error lists all choices: only one that was meant for certain is worth naming again
 _BOOL_WORDS = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
@@ -235,5 +236,5 @@ def _remedy(value: Any, annotation: Any, field: str) -> str:
     elif is_schedule(annotation):
         hint = f" A line to zero is {flag} {example} {flag}-end 0."
     elif isinstance(value, str):
-        hint = " " + nearest(value, _choices(annotation))
+        hint = " " + nearest(value, _choices(annotation), cutoff=_MISSPELT)
     return f"For example: {flag} {flagged}, in Python {field}={python}.{hint}".rstrip()

@@ -247,8 +247,13 @@ def insist_on_gymnasium(env: object, name: str) -> None:
             remedy=MIGRATE,
             code="old-gym",
         )
+    what = "None" if env is None else f"the class {kind.__name__}" if env is kind else f"an object of {kind.__name__}"
+    given = name == kind.__name__  # not what the user's function made
+    told = (
+        f"{what[0].upper()}{what[1:]} is no environment." if given else f"{name} gave {what}, which is no environment."
+    )
     raise UserError(
-        f"{name} gave {kind.__name__}, which is no environment.",
+        f"{told} no environment.",
         remedy="Pass a Gymnasium id, path/to/file.py:ClassName, an environment, or a function that makes one.",
         code="env-type",
     )

@@ -21,12 +21,17 @@ from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
 from steadyrl.training.mistaken import better_told
 from steadyrl.training.policies import require_same_spaces, resolve_device, with_kernels
 from steadyrl.training.setup import EnvLike, prepare_again
+from steadyrl.training.signatures import signature_of
 from steadyrl.training.spaces import encoders_of, migrated
 from steadyrl.training.wrapped import wrappers_in
 
 
 class _Loads(Agent):
-    """An agent whose class loads what one of its kind saved."""
+    """An agent whose class loads what one of its kind saved, and has its algorithm's options in its signature."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__signature__ = signature_of(cls, Agent, cls.algo)  # type: ignore[attr-defined]
 
     @classmethod
     def load(cls, path: str | Path, env: EnvLike | None = None, **options: Any) -> Self:

@@ -20,6 +20,8 @@ LEFT, RIGHT, TOP, BOTTOM = 78, 24, 104, 58
 WINDOW = 100
 _LARGEST = 1e100  # differences of such numbers are finite, and no run comes to them
 MAX_LINE_POINTS = 600
+_FEW = 150  # points of episodes up to which each is shown as plainly as in the key; more make a cloud
+_PLAIN = 'style="stroke-opacity:.6" stroke-width="5"'
 # Okabe and Ito's colours, which colour-blind readers can tell apart, lightened for a dark page.
 STYLE = """
 svg { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
@@ -243,8 +245,7 @@ def _frame(x: Axis, y: Axis) -> Iterator[str]:
 def _legend(has_training: bool, evaluations: Sequence[Evaluated]) -> Iterator[str]:
     at, y = LEFT, TOP - 20
     if has_training:
-        style = 'style="stroke-opacity:.6" stroke-width="5" stroke-linecap="round"'
-        yield f'<path class="episodes" {style} d="M{at + 3} {y}h0"/>'
+        yield f'<path class="episodes" {_PLAIN} stroke-linecap="round" d="M{at + 3} {y}h0"/>'
         yield f'<text class="key" x="{at + 14}" y="{y + 4.5}">training episode</text>'
         yield f'<line class="training" stroke-width="2.5" x1="{at + 146}" x2="{at + 170}" y1="{y}" y2="{y}"/>'
         yield f'<text class="key" x="{at + 178}" y="{y + 4.5}">mean of the last 100 training episodes</text>'
@@ -262,7 +263,8 @@ def _training(
     pixels = {(round(2 * x(step)), round(2 * y(value))) for step, value in episodes if y.low <= value <= y.high}
     if pixels:
         dots = "".join(f"M{_half(px)} {_half(py)}h0" for px, py in sorted(pixels))
-        yield f'<path class="episodes" stroke-width="3.2" stroke-linecap="round" fill="none" d="{dots}"/>'
+        look = _PLAIN if len(pixels) <= _FEW else 'stroke-width="3.2"'
+        yield f'<path class="episodes" {look} stroke-linecap="round" fill="none" d="{dots}"/>'
         every = -(-len(mean) // MAX_LINE_POINTS)
         shown = [*mean[:-1:every], mean[-1]]
         line = "L".join(f"{x(step):.1f} {y(value):.1f}" for step, value in shown)

@@ -27,6 +27,7 @@ from steadyrl.training.history import history_of
 from steadyrl.training.inventory import inventory
 from steadyrl.training.keeping import Keeper
 from steadyrl.training.logging import RunWriter
+from steadyrl.training.notices import unlearnt
 from steadyrl.training.resuming import Checkpoint
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import Saver
@@ -173,12 +174,22 @@ class Learning:
                 self._end(folder, session, status, None, f"{type(error).__name__}: {words(error)}")
                 raise
             status = self._stop.status if self._stop.reason else "finished"
+            self._tell_of_idleness(status)
             self._end(folder, session, status, session.final_evaluation, "")
             elapsed, fps = session.elapsed, session.fps
         if folder is not None:
             write_curve(folder.path)
         name = self._stop.reason if self._stop.reason.startswith("SIG") else ""
         return Outcome(status, name, elapsed, fps, session.final_evaluation)
+
+    def _tell_of_idleness(self, status: str) -> None:
+        """Say once that nothing was learnt so far, where that was not foreseen."""
+        agent = self._agent
+        known = agent.told | {notice.code for notice in self._setup.notices}
+        notice = unlearnt(agent.config, self._loop.counters.updates)
+        if status == "finished" and notice is not None and notice.code not in known:
+            agent.told.add(notice.code)
+            self._say(notice)
 
     def _choose_compiling(self, folder: RunFolder | None) -> None:
         """Decide on `torch.compile` at the agent's first call, for the declared total from where it began."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from steadyrl.config import Resolved
-from steadyrl.configs import OffPolicyConfig, OnPolicyConfig, PPOConfig
+from steadyrl.configs import Config, OffPolicyConfig, OnPolicyConfig, PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.training.events import Notice
 
@@ -92,6 +92,15 @@ def _start_notices(starts: int, total: int) -> list[Notice]:
         return []
     text = f"learning_starts {starts} is not below total_timesteps {total}: nothing is learnt"
     return [Notice("no-updates", f"{text}. Lower learning_starts (--learning-starts) or train longer.")]
+
+
+def unlearnt(config: Config, updates: int) -> Notice | None:
+    """What is said of an agent that has not begun to learn."""
+    if updates or not isinstance(config, OffPolicyConfig):
+        return None
+    return Notice(
+        "no-updates", f"No update yet: learning begins after {config.learning_starts} steps (learning_starts)."
+    )
 
 
 def _sequence_notices(config: PPOConfig) -> list[Notice]:

@@ -102,7 +102,8 @@ class RunFolder:
     @property
     def can_go_on(self) -> bool:
         """Whether there is a checkpoint that holds more than a policy; whether it is whole is not looked at."""
-        return any(self.checkpoints.glob("step_*/state.json"))
+        saved = self.checkpoints.glob("step_*/state.json")
+        return any(file.parent.name.removeprefix("step_").isdecimal() for file in saved)  # the rest was set aside
 
     @property
     def config(self) -> dict[str, Any]:

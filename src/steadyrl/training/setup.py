@@ -37,6 +37,10 @@ from steadyrl.training.wrapped import around_singles, insist_on_bare
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]] | VectorEnv
+_SEEDLESS = (
+    "seed None leaves the default, 0: every run has a seed, so that it can be made again. "
+    "For another run each time give another one, such as seed=random.randrange(2**31)."
+)
 _PASSING = ("env", "env_kwargs", "max_episode_steps", "run_dir", "name")  # do not go from one environment to the next
 
 
@@ -206,7 +210,7 @@ def prepare_training(
         spaces=spaces,
     )
     _check(setup)
-    return dataclasses.replace(setup, notices=_notices(setup))
+    return dataclasses.replace(setup, notices=_notices(setup, seedless=options.get("seed", 0) is None))
 
 
 def _check(setup: Setup) -> None:
@@ -230,9 +234,11 @@ def _check(setup: Setup) -> None:
         )
 
 
-def _notices(setup: Setup) -> tuple[Notice, ...]:
+def _notices(setup: Setup, *, seedless: bool) -> tuple[Notice, ...]:
     config, obs_spec, action_spec = setup.resolved.config, setup.obs_spec, setup.action_spec
     notices = notices_of(setup.resolved, setup.settings)
+    if seedless:
+        notices.append(Notice("seedless", _SEEDLESS))
     notices += space_notices(config, obs_spec, action_spec, setup.encoders)
     if setup.frames is not None:
         notices.append(frames_notice(config, obs_spec, action_spec, setup.frames))
