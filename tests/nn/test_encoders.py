@@ -208,6 +208,76 @@ class RaisesLater(Mine):
         raise LookupError("no such file")
 
 
+class Dropping(Mine):
+    def forward(self, obs: Tensor) -> Tensor:
+        return nn.functional.dropout(super().forward(obs), 0.5)
+
+
+class Noisy(Mine):
+    def forward(self, obs: Tensor) -> Tensor:
+        found: Tensor = super().forward(obs)
+        return found + torch.randn_like(found)
+
+
+class Normalised(Mine):
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__(leaf)
+        self.norm = nn.BatchNorm1d(leaf.size)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return super().forward(self.norm(obs))
+
+
+class Spectral(Mine):
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__(leaf)
+        nn.utils.parametrizations.spectral_norm(self.layer)
+
+
+class InPlace(Mine):
+    def forward(self, obs: Tensor) -> Tensor:
+        obs -= 5.0
+        return super().forward(obs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Dropping, "gives other numbers when it looks at the same observation again"),
+        (Noisy, "gives other numbers when it looks at the same observation again"),
+        (Normalised, "changes numbers of its own while it looks at observations"),
+        (Spectral, "changes numbers of its own while it looks at observations"),
+        (InPlace, "changes the observations that it is given"),
+    ],
+)
+def test_an_own_encoder_is_a_function_of_the_observation_and_its_weights(kind: Any, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Encoder(ObsSpec.of(gs.Dict({"v": LEAVES["vector"]})), Encoding(own={"v": kind}))
+    assert caught.value.message == f"The encoder {kind.__name__} at 'v' {said}."
+    assert "LayerNorm" in caught.value.remedy
+
+
+def test_a_part_of_an_own_encoder_stays_in_the_mode_it_was_made_in() -> None:
+    class Pretrained(Normalised):
+        def __init__(self, leaf: Leaf) -> None:
+            super().__init__(leaf)
+            self.norm.eval()
+
+    (leaf,) = Encoder(ObsSpec.of(gs.Dict({"v": LEAVES["vector"]})), Encoding(own={"v": Pretrained})).leaves
+    assert {name: part.training for name, part in leaf.named_modules() if name.startswith("inner.")} == {
+        "inner.layer": True,
+        "inner.norm": False,
+    }
+
+
+def test_trying_an_own_encoder_draws_nothing_of_torchs() -> None:
+    before = torch.get_rng_state()
+    with pytest.raises(UserError):
+        Encoder(ObsSpec.of(gs.Dict({"v": LEAVES["vector"]})), Encoding(own={"v": Noisy}))
+    Encoder(ObsSpec.of(gs.Dict({"v": LEAVES["vector"]})), Encoding(own={"v": Mine}))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [

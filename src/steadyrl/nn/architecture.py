@@ -102,7 +102,7 @@ class Architecture:
         """The classes of the own encoders that are named here, by path, out of those given.
 
         Raises:
-            UserError: one is missing, or one is given that is not named.
+            UserError: one is missing, or one is given that is not named, or of another name.
         """
         for path, name in self.encoders.items():
             if path not in given:
@@ -110,6 +110,13 @@ class Architecture:
                     f"The policy has an encoder of its own for {path!r}, the class {name}, which no file holds.",
                     remedy=f"Pass the class: encoders={{{path!r}: {name.rpartition('.')[2]}}}.",
                     code="no-encoder",
+                )
+            found, known = given[path].__name__, name.rpartition(".")[2]
+            if found != known:
+                raise UserError(
+                    f"The policy's encoder of {path!r} is the class {known}, but encoders has {found}.",
+                    remedy=f"Pass {known}; where it has another name by now, pass type({known!r}, ({found},), {{}}).",
+                    code="bad-encoder",
                 )
         for path in given:
             if path not in self.encoders:

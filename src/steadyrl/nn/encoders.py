@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from steadyrl.errors import UserError, words
+from steadyrl.errors import UserError
 from steadyrl.nn.encoding import EMBEDDING, Encoding
 from steadyrl.nn.images import ImpalaCnn, PlainCnn
 from steadyrl.nn.init import (
@@ -20,6 +19,7 @@ from steadyrl.nn.init import (
     layers_of,
     linear_layers,
 )
+from steadyrl.nn.own_leaf import OwnLeaf
 from steadyrl.seeding import Stream
 from steadyrl.spaces import Leaf, ObsSpec
 
@@ -126,72 +126,6 @@ class PooledSequence(nn.Module):
         summed = (self.entry(entries).relu() * there).sum(dim=1)
         count = there.sum(dim=1)
         return torch.cat([summed / count.clamp(min=1.0), count / self.length], dim=1)
-
-
-class OwnLeaf(nn.Module):
-    """A module of the user's, made of a class that is called with the leaf.
-
-    Raises:
-        UserError: it is no module, or its output is not [B, features].
-    """
-
-    def __init__(self, leaf: Leaf, kind: Any) -> None:
-        super().__init__()
-        self._leaf, self._kind = leaf, kind
-        self.inner = self._made(0)
-        self.features = getattr(self.inner, "features", None)
-        if type(self.features) is not int or self.features < 1:
-            raise self._bad(f"has features = {self.features!r}, not a whole number of at least 1")
-        odd = [name for name, parameter in self.inner.named_parameters() if parameter.dtype != torch.float32]
-        if odd:
-            raise self._bad(f"has the parameter {odd[0]}, which is not float32")
-        self._try()
-
-    def _made(self, seed: int) -> nn.Module:
-        """Torch's generator is put back: what a constructor draws hangs on the seed alone."""
-        try:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                made = self._kind(self._leaf)
-        except Exception as error:
-            raise self._bad(f"could not be made: {type(error).__name__}: {words(error)}") from error
-        if not isinstance(made, nn.Module):
-            raise self._bad(f"made a {type(made).__name__}, not a torch.nn.Module")
-        return made
-
-    def _try(self) -> None:
-        training = self.inner.training
-        stored = torch.zeros((2, *self._leaf.stored_shape), dtype=getattr(torch, self._leaf.stored_dtype.__name__))
-        try:
-            with torch.no_grad():
-                out = self.inner.eval()(stored)
-        except Exception as error:
-            shape = ", ".join(map(str, ("B", *self._leaf.stored_shape)))
-            found = f"failed on {stored.dtype} [{shape}]: {type(error).__name__}: {words(error)}"
-            raise self._bad(found) from error
-        finally:
-            self.inner.train(training)
-        if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.shape != (2, self.features):
-            found = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-            raise self._bad(f"gave {found} for two observations, not float32 (2, {self.features})")
-
-    def _bad(self, what: str) -> UserError:
-        return UserError(
-            f"The encoder {getattr(self._kind, '__name__', self._kind)!s}{self._leaf.where} {what}.",
-            remedy="It has to be a class: MyEncoder(leaf) is a torch.nn.Module with an attribute `features`, whose "
-            "output is float32 [B, features].",
-            code="bad-encoder",
-        )
-
-    def initialise(self, stream: Stream) -> None:
-        """The weights that its constructor gives it, drawn from the stream."""
-        fresh = self._made(int(stream.integers(0, 2**31, (1,))[0]))
-        self.inner.load_state_dict(fresh.state_dict())
-
-    def forward(self, obs: Tensor) -> Tensor:
-        """[B, features]."""
-        found: Tensor = self.inner(obs)
-        return found
 
 
 def encoder_of(leaf: Leaf, encoding: Encoding) -> nn.Module:

@@ -38,6 +38,7 @@ class Trainable:
         self.module.kernel = self._kernel = kernel_for(self.module, self.flat)
         self._outputs: Outputs = ()
         self._input: Tensor | None = None
+        self._learnt = [parameter for parameter in self.flat.parameters if parameter.requires_grad]
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy has of its own: kernels and a way back are made anew."""
@@ -100,7 +101,7 @@ class Trainable:
             return
         self.flat.zero_grad()
         outputs, found = self._differentiable(gradients)
-        torch.autograd.backward(outputs, found, inputs=self.flat.parameters)
+        torch.autograd.backward(outputs, found, inputs=self._learnt)
 
     def input_gradient(self, gradients: Outputs) -> Tensor:
         """The gradient of the last input, a tensor (the critics' actions), from those of the outputs."""

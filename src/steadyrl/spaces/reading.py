@@ -64,9 +64,10 @@ def with_converters(spec: ObsSpec, own: Mapping[str, Any]) -> ObsSpec:
     converters: dict[str, Converter] = {}
     for leaf in spec.leaves:
         if leaf.kind == "own" and leaf.path in own:
-            if _own_shape(leaf.path, own[leaf.path]) != leaf.shape:
+            made = _own_leaf(leaf.path, own[leaf.path])
+            if made.shape != leaf.shape:
                 raise UserError(
-                    f"The encoder{leaf.where} makes arrays of shape {own[leaf.path].shape}, not {leaf.shape}.",
+                    f"The encoder{leaf.where} makes arrays of shape {made.shape}, not {leaf.shape}.",
                     remedy="Pass the class that the policy was made with.",
                     code="bad-encoder",
                 )
@@ -115,8 +116,9 @@ def _sequence(path: str, space: gs.Sequence, length: int) -> Leaf:
 
 
 def _own_leaf(path: str, encoder: Any) -> Leaf:
-    shape = _own_shape(path, encoder)
-    if shape is None or not callable(getattr(encoder, "to_array", None)):
+    shape = getattr(encoder, "shape", None)
+    sized = isinstance(shape, tuple) and all(type(n) is int and n >= 1 for n in shape)
+    if not sized or shape is None or not callable(getattr(encoder, "to_array", None)):
         raise UserError(
             f"The encoder at '{path}' does not say how its leaf is stored.",
             remedy="Give its class an attribute `shape`, such as (10, 4), and a static method `to_array(value)`, which "
@@ -124,12 +126,6 @@ def _own_leaf(path: str, encoder: Any) -> Leaf:
             code="bad-encoder",
         )
     return Leaf(path, "own", shape, "float32")
-
-
-def _own_shape(path: str, encoder: Any) -> tuple[int, ...] | None:
-    shape = getattr(encoder, "shape", None)
-    good = isinstance(shape, tuple) and all(type(n) is int and n >= 1 for n in shape)
-    return shape if good else None
 
 
 def _own_remedy(path: str) -> str:

@@ -1,0 +1,130 @@
+"""A module of the user's as the encoder of a leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+
+from steadyrl.errors import UserError, words
+from steadyrl.seeding import Stream
+from steadyrl.spaces import Leaf
+
+_FORM = (
+    "It has to be a class: MyEncoder(leaf) is a torch.nn.Module with an attribute `features`, whose output is float32 "
+    "[B, features]."
+)
+_FUNCTION = (
+    "An encoder is a function of the observation and of its weights, so that runs repeat and a saved policy acts as it "
+    "did: LayerNorm or GroupNorm instead of BatchNorm, dropout=0, no random numbers, `x = x - 5` instead of `x -= 5`."
+)
+
+_LOOKS = 4  # dropout on a few features may agree with itself once
+
+
+class OwnLeaf(nn.Module):
+    """A module of the user's, made of a class that is called with the leaf.
+
+    It stays in the mode it was made in: a part in evaluation mode is meant so, and where PyTorch has a faster way for
+    that mode, its bits are others.
+
+    Raises:
+        UserError: it is no module, its output is not [B, features], or it is no function of observation and weights.
+    """
+
+    def __init__(self, leaf: Leaf, kind: Any) -> None:
+        super().__init__()
+        self._leaf, self._kind = leaf, kind
+        self.inner = self._made(0)
+        self.features = getattr(self.inner, "features", None)
+        if type(self.features) is not int or self.features < 1:
+            raise self._bad(f"has features = {self.features!r}, not a whole number of at least 1")
+        odd = [name for name, parameter in self.inner.named_parameters() if parameter.dtype != torch.float32]
+        if odd:
+            raise self._bad(f"has the parameter {odd[0]}, which is not float32")
+        with _drawn_apart(0):
+            self._try()
+
+    def _made(self, seed: int) -> nn.Module:
+        """With every shape known; what a constructor draws hangs on the seed alone."""
+        try:
+            with _drawn_apart(seed):
+                made = self._kind(self._leaf)
+                if isinstance(made, nn.Module) and _is_lazy(made):
+                    with torch.no_grad():
+                        made(self._example())
+        except Exception as error:
+            raise self._bad(f"could not be made: {type(error).__name__}: {words(error)}") from error
+        if not isinstance(made, nn.Module):
+            raise self._bad(f"made a {type(made).__name__}, not a torch.nn.Module")
+        return made
+
+    def _try(self) -> None:
+        given, before = self._example(), _copied(self.inner)
+        try:
+            with torch.no_grad():
+                out, *others = [self.inner(given) for _ in range(_LOOKS)]
+        except Exception as error:
+            shape = ", ".join(map(str, ("B", *self._leaf.stored_shape)))
+            failed = f"failed on {given.dtype} [{shape}]: {type(error).__name__}: {words(error)}"
+            raise self._bad(failed) from error
+        if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.shape != (2, self.features):
+            what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise self._bad(f"gave {what} for two observations, not float32 (2, {self.features})")
+        if not torch.equal(given, self._example()):
+            raise self._bad("changes the observations that it is given", _FUNCTION)
+        if not _same(before, _copied(self.inner)):
+            raise self._bad("changes numbers of its own while it looks at observations", _FUNCTION)
+        if not all(torch.equal(out, other) for other in others):
+            raise self._bad("gives other numbers when it looks at the same observation again", _FUNCTION)
+
+    def _example(self) -> Tensor:
+        """Two stored observations [2, ...]: numbers that differ where any will do, else zeros."""
+        leaf, dtype = self._leaf, getattr(torch, self._leaf.stored_dtype.__name__)
+        shape = (2, *leaf.stored_shape)
+        if leaf.kind not in ("box", "image"):
+            return torch.zeros(shape, dtype=dtype)
+        numbers = torch.arange(2 * leaf.size)
+        return (numbers % 251 if leaf.kind == "image" else (numbers % 7 - 3) / 4).to(dtype).reshape(shape)
+
+    def _bad(self, what: str, remedy: str = _FORM) -> UserError:
+        name = getattr(self._kind, "__name__", self._kind)
+        return UserError(f"The encoder {name!s}{self._leaf.where} {what}.", remedy=remedy, code="bad-encoder")
+
+    def initialise(self, stream: Stream) -> None:
+        """The weights that its constructor gives it, drawn from the stream."""
+        fresh = self._made(int(stream.integers(0, 2**31, (1,))[0]))
+        self.inner.load_state_dict(fresh.state_dict())
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """[B, features]."""
+        found: Tensor = self.inner(obs)
+        return found
+
+
+@contextmanager
+def _drawn_apart(seed: int) -> Iterator[None]:
+    """Torch's generator begins at the seed and is put back; tensors are made in this machine's memory.
+
+    A network whose shapes alone are asked for is made without memory, where a user's code could not run.
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.manual_seed(seed)
+        yield
+
+
+def _is_lazy(module: nn.Module) -> bool:
+    tensors = (*module.parameters(), *module.buffers())
+    return any(isinstance(tensor, UninitializedParameter | UninitializedBuffer) for tensor in tensors)
+
+
+def _copied(module: nn.Module) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in (*module.parameters(), *module.buffers())]
+
+
+def _same(before: list[Tensor], after: list[Tensor]) -> bool:
+    return len(before) == len(after) and all(map(torch.equal, before, after))
