@@ -19,7 +19,8 @@ class Front:
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
-        self._parameters = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
+        self._parameters = list(encoder.parameters())
+        self._learnt = [parameter for parameter in self._parameters if parameter.requires_grad]
         self._features: Tensor | None = None
         self.nothing = torch.empty((0, 0))
 
@@ -37,5 +38,5 @@ class Front:
             assert parameter.grad is not None
             parameter.grad.zero_()
         features, self._features = self._features, None
-        if self._parameters:  # an encoder of the user's may be frozen
-            torch.autograd.backward([features], [gradient], inputs=self._parameters)
+        if self._learnt:  # an encoder of the user's may be frozen
+            torch.autograd.backward([features], [gradient], inputs=self._learnt)
