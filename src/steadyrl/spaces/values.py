@@ -61,7 +61,7 @@ def is_single_variable(leaf: Leaf, value: Any) -> bool:
 
 
 def _rows(leaf: Leaf, value: Any) -> Sequence[Any]:
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim):
         return value  # type: ignore[return-value]
     raise _misfit(leaf, value, "a list with one value for each environment")
 

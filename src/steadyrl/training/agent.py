@@ -29,7 +29,7 @@ from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import write_atomic
 from steadyrl.training.learning import Learning
 from steadyrl.training.loops import Loop, make_loop
-from steadyrl.training.policies import new_policy, require_same_spaces
+from steadyrl.training.policies import new_policy, require_same_network, require_same_spaces
 from steadyrl.training.predicting import insist_on_masks, predicted, valued
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
 from steadyrl.training.surface import Surface
@@ -225,12 +225,13 @@ class Agent(Surface):
         """Give the agent another environment of the same spaces to learn in; optimiser and rollout start fresh.
 
         Raises:
-            UserError: the spaces differ from the policy's.
+            UserError: the spaces differ from the policy's, or a hyperparameter asks for another network.
         """
         about = self.about | {"num_timesteps": self.num_timesteps}
         trained = to_json(self.config) | {"seed": self.seeds.seed, "encoders": self.policy.encoding.own or None}
         setup = prepare_again(self.algo, env, trained, options, self.setup.asked if self.setup else None)
         require_same_spaces(self.policy, setup)
+        require_same_network(self.config, setup)
         require_compilable(setup.settings.compile, self.policy)
         self.close()
         self.told.discard("masks")

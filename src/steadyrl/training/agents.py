@@ -19,7 +19,7 @@ from steadyrl.training.arguments import evaluated_by_position, names_environment
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
 from steadyrl.training.mistaken import better_told
-from steadyrl.training.policies import require_same_spaces, resolve_device, with_kernels
+from steadyrl.training.policies import require_same_network, require_same_spaces, resolve_device, with_kernels
 from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.signatures import signature_of
 from steadyrl.training.spaces import encoders_of, migrated
@@ -100,7 +100,8 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
             with, unless they are among these.
 
     Raises:
-        UserError: the file is missing or damaged, or the environment's spaces are not the policy's.
+        UserError: the file is missing or damaged, the environment's spaces are not the policy's, or a hyperparameter
+            asks for another network.
     """
     file = path_of(path, "path")
     if file.suffix != SUFFIX and (file.is_dir() or not os.path.exists(file)):
@@ -136,6 +137,7 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
             trained |= wrappers_in(bundle.about.get("wrappers", {}))
         setup = prepare_again(algo, env, trained, options)
         require_same_spaces(bundle.policy, setup)
+        require_same_network(config, setup)
     return AGENTS[algo].from_bundle(bundle, setup, config)
 
 

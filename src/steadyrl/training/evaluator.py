@@ -13,6 +13,7 @@ from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
+from steadyrl.spaces import ActionSpec
 from steadyrl.training.evaluation import (
     MAX_ENVS,
     Evaluation,
@@ -23,6 +24,7 @@ from steadyrl.training.evaluation import (
     unwatched,
 )
 from steadyrl.training.generators import global_generators_kept
+from steadyrl.training.policies import require_same_actions
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.wrapped import around_singles
 
@@ -50,7 +52,10 @@ class Evaluator:
         with global_generators_kept():
             if isinstance(self._source, EnvFactory):
                 spared = None if self._source.is_instance else Spared(self._spared, self._another)
-                return run_episodes(policy, self._environments(), self._seeds, stream, watch, spared)
+                envs = self._environments()
+                require_same_actions(policy, ActionSpec.of(envs[0].action_space), self._source.id)
+                return run_episodes(policy, envs, self._seeds, stream, watch, spared)
+            require_same_actions(policy, ActionSpec.of(self._source.spec.action_space), self._source.spec.id)
             return run_vector_episodes(policy, self._source, self._seeds, stream, watch)
 
     def _environments(self) -> list[gym.Env[Any, Any]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, get_args, get_type_hints
 
 import torch
 
 from steadyrl import kernels
-from steadyrl.configs import OnPolicyConfig
+from steadyrl.configs import Config, OnPolicyConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
-from steadyrl.spaces import ActionSpec, ActionTree, ObsSpec
+from steadyrl.spaces import ActionSpec, ActionTree, Leaf, ObsSpec
 from steadyrl.training.architectures import architecture_of
 from steadyrl.training.setup import Setup
 
@@ -82,33 +83,60 @@ def resolve_device(name: str) -> torch.device:
 
 def require_same_spaces(policy: Policy, setup: Setup) -> None:
     """Raises UserError unless the environment's spaces are those that the policy was made for."""
-    for role, same, mine, theirs in (
-        (
-            "observation",
-            policy.obs_spec.to_json() == setup.obs_spec.to_json(),
-            shown_obs(policy.obs_spec),
-            shown_obs(setup.obs_spec),
-        ),
-        (
-            "action",
-            policy.action_spec == setup.action_spec,
-            shown_action(policy.action_spec),
-            shown_action(setup.action_spec),
-        ),
-    ):
-        if not same:
+    if policy.obs_spec.to_json() != setup.obs_spec.to_json():
+        raise _other_spaces("observation", setup.settings.env, shown_obs(policy.obs_spec), shown_obs(setup.obs_spec))
+    require_same_actions(policy, setup.action_spec, setup.settings.env)
+
+
+def require_same_actions(policy: Policy, found: ActionSpec, env: str) -> None:
+    """Raises UserError unless these actions are those that the policy was made for."""
+    if policy.action_spec != found:
+        raise _other_spaces("action", env, shown_action(policy.action_spec), shown_action(found))
+
+
+def _other_spaces(role: str, env: str, mine: str, theirs: str) -> UserError:
+    return UserError(
+        f"The {role} space of {env} is not the one the policy was made for.\n"
+        f"  policy:      {mine}\n  environment: {theirs}",
+        remedy="Pass the environment that the policy was trained on, with the same arguments.",
+        code="other-spaces",
+    )
+
+
+def require_same_network(before: Config, setup: Setup) -> None:
+    """Raises UserError where a configuration asks for another network than the one a policy was made with.
+
+    Args:
+        before: With which the policy was made.
+        setup: With which it is to learn on.
+    """
+    now = setup.resolved.config
+    mine, asked = (
+        {**asdict(architecture_of(config)), "normalize_obs": config.normalize_obs} for config in (before, now)
+    )
+    for name in mine:
+        if mine[name] != asked[name] and name != "epsilon":  # which only says how a policy explores
+            field = {"outputs": "n_atoms or n_quantiles"}.get(name, name)
             raise UserError(
-                f"The {role} space of {setup.settings.env} is not the one the policy was made for.\n"
-                f"  policy:      {mine}\n  environment: {theirs}",
-                remedy="Pass the environment that the policy was trained on, with the same arguments.",
-                code="other-spaces",
+                f"{field} is another one than the policy was made with, whose network stays as it is.",
+                remedy="Leave it out, or train a new agent.",
+                code="other-network",
             )
 
 
 def shown_obs(spec: ObsSpec) -> str:
     """An observation space as Gymnasium writes it; bounds, which the policy does not know, are left out."""
-    parts = {leaf.path: _part(leaf.kind, leaf.shape, leaf.dtype, leaf.nvec, leaf.start) for leaf in spec.leaves}
-    return _shown_node(spec.tree.node, parts)
+    return _shown_node(spec.tree.node, {leaf.path: _shown_leaf(leaf) for leaf in spec.leaves})
+
+
+def _shown_leaf(leaf: Leaf) -> str:
+    shown = _part(leaf.kind, leaf.shape, leaf.dtype, leaf.nvec, leaf.start)
+    if leaf.kind == "image":
+        return f"{shown[:-1]}, {leaf.layout})"
+    if leaf.kind in ("text", "codes"):
+        characters = f", {leaf.characters!r}" if leaf.characters else ""
+        return f"{shown[:-1]}, {leaf.nvec[0]} codes{characters})"
+    return shown
 
 
 def _shown_node(node: Any, parts: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
 
 _TENSOR = "tensor"  # the only key of what stands for a tensor
+_ESCAPED = re.compile("tensor_*")  # a part of an observation may be called so too: it gets one underscore more
 
 
 def training_state(agent: Agent, ability: Ability) -> dict[str, Any]:
@@ -119,6 +121,9 @@ def _as_arrays(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return np.array(value)
     if isinstance(value, dict):
+        alone = next(iter(value)) if len(value) == 1 else None
+        if isinstance(alone, str) and _ESCAPED.fullmatch(alone):
+            return {f"{alone}_": _as_arrays(value[alone])}
         return {name: _as_arrays(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_as_arrays(item) for item in value]
@@ -143,6 +148,9 @@ def _as_tensors(value: Any) -> Any:
     if isinstance(value, dict):
         if value.keys() == {_TENSOR}:
             return torch.from_numpy(np.array(value[_TENSOR]))
+        alone = next(iter(value)) if len(value) == 1 else None
+        if isinstance(alone, str) and _ESCAPED.fullmatch(alone):
+            return {alone[:-1]: _as_tensors(value[alone])}
         return {name: _as_tensors(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_as_tensors(item) for item in value]
