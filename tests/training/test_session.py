@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 import steadyrl as srl
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.events import CheckpointSaved, EvaluationEnded, Event, EventStream, MetricsLogged, Progress
+from steadyrl.training.extras import NEVER, Every, Extras, StopAt
 from steadyrl.training.loops import Loop
-from steadyrl.training.session import NEVER, Every, Extras, Session, StopAt, mean_of
+from steadyrl.training.rows import mean_of
+from steadyrl.training.session import Session
 from steadyrl.training.signals import StopFlag
 from support.training_envs import Fast
 

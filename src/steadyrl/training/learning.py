@@ -21,6 +21,7 @@ from steadyrl.training.curve import write_curve
 from steadyrl.training.evaluation import Evaluation, Watch, left_out
 from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
 from steadyrl.training.events import Event, EventStream, Listener, Notice, RunEnded, RunStarted
+from steadyrl.training.extras import Every, Extras, StopAt
 from steadyrl.training.failing import FailureFiles
 from steadyrl.training.failures import Failures
 from steadyrl.training.history import history_of
@@ -31,7 +32,7 @@ from steadyrl.training.notices import unlearnt
 from steadyrl.training.resuming import Checkpoint
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import Saver
-from steadyrl.training.session import Every, Extras, Session, StopAt
+from steadyrl.training.session import Session
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.sources import write_sources

@@ -18,6 +18,7 @@ from steadyrl.training.compiling import take_up
 from steadyrl.training.displays import make_display
 from steadyrl.training.ending import recorded
 from steadyrl.training.events import Listener, Notice
+from steadyrl.training.extras import StopAt
 from steadyrl.training.files import working_folder
 from steadyrl.training.finding import find_checkpoint, whole_one
 from steadyrl.training.generators import generators_of_run, global_generators_kept
@@ -28,7 +29,6 @@ from steadyrl.training.plan import Plan, from_here, prepare
 from steadyrl.training.record_form import SETTINGS, require
 from steadyrl.training.resuming import Checkpoint, cut_back, newest, note_lineage, put_back
 from steadyrl.training.run_folder import RunFolder
-from steadyrl.training.session import StopAt
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
 from steadyrl.training.taking_up import changed_hyperparameters, declared_total, setup_of, stretched

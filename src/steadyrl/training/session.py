@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from steadyrl.envs.types import BrokenEpisode
-from steadyrl.training.evaluation import Evaluation, Watch
+from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.events import (
     CheckpointSaved,
     EpisodeBroken,
@@ -25,10 +20,11 @@ from steadyrl.training.events import (
     Notice,
     Progress,
 )
+from steadyrl.training.extras import Extras
 from steadyrl.training.failing import restart_notice
 from steadyrl.training.loops import Loop
+from steadyrl.training.rows import mean_of, metrics_of
 from steadyrl.training.signals import StopFlag
-from steadyrl.training.stepping import passed
 
 PROGRESS_S = 0.25  # seconds between two Progress events
 LONG_EPISODE = 20_000  # steps of an evaluation episode that are worth a word
@@ -36,52 +32,6 @@ LONG_EPISODE = 20_000  # steps of an evaluation episode that are worth a word
 
 class _StoppedError(Exception):
     """The run should end while it is being evaluated."""
-
-
-@dataclass(frozen=True)
-class Every:
-    """Due whenever the step count passes a multiple of `steps`; 0 is never."""
-
-    steps: int
-
-    def passed(self, before: int, now: int) -> bool:
-        """Whether a multiple lies in (before, now]."""
-        return passed(self.steps, before, now) > 0
-
-
-NEVER = Every(0)
-
-
-def _nothing() -> None:
-    """Nothing is written in the background."""
-
-
-@dataclass(frozen=True)
-class StopAt:
-    """A step at which a session ends: once the evaluation that is due there was made, or with it cut off."""
-
-    step: int
-    evaluated: bool = True
-
-
-@dataclass
-class Extras:
-    """What a session does besides training.
-
-    `evaluate` is called every `eval_every` environment steps and at the end; `save(kind)` returns the path of a new
-    checkpoint, and is called every `save_every` steps, every `save_seconds` and at the end; `check` raises what went
-    wrong with one that is written in the background; `keep_failure` writes down
-    a failure that led to a restart, and returns where. At `stop_at` the call ends as by a callback.
-    """
-
-    evaluate: Callable[[Watch], Evaluation] | None = None
-    save: Callable[[str], Path] | None = None
-    eval_every: Every = NEVER
-    save_every: Every = NEVER
-    keep_failure: Callable[[BrokenEpisode], str | None] | None = None
-    save_seconds: float | None = None
-    check: Callable[[], None] = _nothing
-    stop_at: StopAt | None = None
 
 
 class Session:
@@ -219,26 +169,8 @@ class Session:
 
     def _log_row(self) -> None:
         """Rollout, time and training metrics, the latter averaged since the last row."""
-        counters, episodes = self._loop.counters, self._loop.episodes
-        metrics: dict[str, float] = {}
-        if episodes:
-            metrics["rollout/ep_rew_mean"] = sum(e.return_ for e in episodes) / len(episodes)
-            metrics["rollout/ep_len_mean"] = sum(e.length for e in episodes) / len(episodes)
-            known = [e.success for e in episodes if e.success is not None]
-            if known:
-                metrics["rollout/success_rate"] = sum(known) / len(known)
-        if counters.restarts:
-            metrics["env/restarts"] = float(counters.restarts)
-        elapsed = self.elapsed
-        metrics["time/fps"] = self.fps
-        metrics["time/time_elapsed"] = elapsed
-        metrics["train/n_updates"] = float(counters.updates)
-        loop = self._loop
-        loop.guard.read()
-        if loop.guard.skip:
-            metrics["train/nonfinite_batches"] = float(loop.guard.count)
-            metrics["rollout/nonfinite_episodes"] = float(getattr(loop.venv, "dropped", 0))
-        metrics |= mean_of(self._since_row)
+        counters, elapsed = self._loop.counters, self.elapsed
+        metrics = metrics_of(self._loop, self.fps, elapsed) | mean_of(self._since_row)
         self._since_row.clear()
         notes, compiler = self._loop.policy.notes, self._loop.policy.compiler
         for what in [what for what, said in notes.items() if not said]:
@@ -334,21 +266,3 @@ class Session:
             self._next_progress = elapsed + PROGRESS_S
             step = self._loop.counters.timesteps
             self._events.emit(Progress(step, total, self._call_step, elapsed, dict(self._loop.phases.seconds)))
-
-
-def mean_of(rows: list[dict[str, Tensor | float]]) -> dict[str, float]:
-    """Mean of each metric over the rows that have it; this is where metrics come to the host."""
-    values: dict[str, list[Tensor | float]] = {}
-    for row in rows:
-        for name, value in row.items():
-            values.setdefault(name, []).append(value)
-    return {name: _mean(xs) for name, xs in values.items()}
-
-
-def _mean(values: list[Tensor | float]) -> float:
-    """Their mean in float64; values on an accelerator come in one transfer."""
-    if isinstance(values[0], Tensor) and values[0].device.type != "cpu":
-        return float(torch.stack([torch.as_tensor(x, dtype=torch.float64) for x in values]).mean())
-    if len(values) == 1:  # the usual row of an on-policy run
-        return float(values[0])
-    return float(torch.tensor([float(x) for x in values], dtype=torch.float64).mean())
