@@ -68,7 +68,7 @@ def headers() -> dict[str, tuple[bytes, str]]:
         assert old in text
         return text.replace(old, new, 1).encode()
 
-    deep = "[" * 40 + "]" * 40
+    deep = "[" * 140 + "]" * 140
     return {
         "no-json": (b"{", "strict JSON"),
         "array": (b"[]", "not an object"),
@@ -246,7 +246,7 @@ def indices() -> dict[str, bytes]:
         "dtype": with_index(index | {name: row | {"dtype": "PICKLE"}}, rest),
         "half": with_index(index | {name: row | {"dtype": "F8_E4M3"}}, rest),
         "duplicate": with_index(text[:-1] + f', "{name}": {json.dumps(row)}' + "}", rest),
-        "deep": with_index(text[:-1] + ', "__metadata__": ' + "[" * 50 + "]" * 50 + "}", rest),
+        "deep": with_index(text[:-1] + ', "__metadata__": ' + "[" * 150 + "]" * 150 + "}", rest),
         "trailing": with_index(index, rest + b"\0" * 8),
         "truncated": with_index(index, rest[:-4]),
     }

@@ -20,7 +20,7 @@ def test_what_is_written_is_read() -> None:
         (b'{"a": 1e999}', "not a finite"),
         (b'{"a": -Infinity}', "not a finite"),
         (b"[1]", "not an object"),
-        (b'{"a": ' + b"[" * 100 + b"]" * 100 + b"}", "nested deeper than 32"),
+        (b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}", "nested deeper than 128"),
         (b"[" * 100_000, "."),
         (b"{} {}", "Extra data"),
         (b'{"a": "\xff"}', "decode"),

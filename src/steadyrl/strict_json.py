@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-MAX_DEPTH = 32
+MAX_DEPTH = 128  # a space takes up to three levels for each of its own
 
 
 def strict_object(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH) -> dict[str, Any]:

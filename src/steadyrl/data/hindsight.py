@@ -17,11 +17,12 @@ from steadyrl.data.transitions import Bools, Int64, ReplayBatch, StepRows
 from steadyrl.errors import UserError, words
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, Leaf, ObsSpec, ObsTree
+from steadyrl.spaces.values import VARIABLE
 
 GoalStrategy = Literal["future", "final", "episode"]
 GoalFunction = Callable[[npt.NDArray[Any], npt.NDArray[Any], dict[str, Any]], Any]
 
-_KEYS = ("observation", "achieved_goal", "desired_goal")
+_KEYS = ("achieved_goal", "desired_goal")
 _ALONE = 8  # relabelled transitions whose reward is asked for one by one, once
 
 
@@ -40,7 +41,7 @@ class HindsightReplay(Replay):
     Args:
         capacity: Transitions in all.
         num_envs: N.
-        obs_spec: Leaves `observation`, `achieved_goal` and `desired_goal`.
+        obs_spec: With the leaves `achieved_goal` and `desired_goal`.
         action_spec: Actions of the policy.
         gamma: Discount factor.
         compute_reward: The environment's, for batches of goals [B, ...]; rewards [B].
@@ -192,10 +193,19 @@ def _goals(obs_spec: ObsSpec) -> tuple[Leaf, Leaf]:
     missing = [key for key in _KEYS if key not in obs_spec.by_path]
     if missing:
         raise UserError(
-            f"Hindsight replay needs the observation keys {', '.join(_KEYS)}; missing: {', '.join(missing)}.",
+            f"Hindsight replay needs the parts {' and '.join(_KEYS)} of the observation, each whole; "
+            f"missing: {', '.join(missing)}.",
             remedy="Use a goal-conditioned environment with such a Dict observation, or train without hindsight.",
             code="no-goals",
         )
+    for key in _KEYS:
+        if obs_spec.by_path[key].kind in VARIABLE:
+            raise UserError(
+                f"{key} is a {obs_spec.by_path[key].kind}, of which hindsight replay cannot make what the environment "
+                "counts rewards with.",
+                remedy="Let goals be a Box, Discrete, MultiDiscrete or MultiBinary, or train without hindsight.",
+                code="no-goals",
+            )
     achieved, desired = obs_spec.by_path["achieved_goal"], obs_spec.by_path["desired_goal"]
     if (achieved.shape, achieved.nvec, achieved.start) != (desired.shape, desired.nvec, desired.start):
         raise UserError(

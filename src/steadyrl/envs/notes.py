@@ -123,8 +123,9 @@ def _part(path: str, space: spaces.Box) -> _Part:
     if space.dtype.kind == "f":
         bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
         least, most = np.full(space.shape, np.inf), np.full(space.shape, -np.inf)
-        low = (low - _SLACK * np.maximum(1.0, np.abs(low))).astype(low.dtype)
-        high = (high + _SLACK * np.maximum(1.0, np.abs(high))).astype(high.dtype)
+        with np.errstate(over="ignore"):  # from the largest number on there is no bound
+            low = (low - _SLACK * np.maximum(1.0, np.abs(low))).astype(low.dtype)
+            high = (high + _SLACK * np.maximum(1.0, np.abs(high))).astype(high.dtype)
     else:
         limits: Any = np.iinfo(str(space.dtype))
         bounded = bool((low > limits.min).any() or (high < limits.max).any())

@@ -65,22 +65,31 @@ class OwnLeaf(nn.Module):
 
     def _try(self) -> None:
         given, before = self._example(), _copied(self.inner)
-        try:
-            with torch.no_grad():
-                out, *others = [self.inner(given) for _ in range(_LOOKS)]
-        except Exception as error:
-            shape = ", ".join(map(str, ("B", *self._leaf.stored_shape)))
-            failed = f"failed on {given.dtype} [{shape}]: {type(error).__name__}: {words(error)}"
-            raise self._bad(failed) from error
-        if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.shape != (2, self.features):
-            what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-            raise self._bad(f"gave {what} for two observations, not float32 (2, {self.features})")
+        out, *others = [self._looked(given) for _ in range(_LOOKS)]
+        self._insist_on_form(out, 2)
         if not torch.equal(given, self._example()):
             raise self._bad("changes the observations that it is given", _FUNCTION)
         if not _same(before, _copied(self.inner)):
             raise self._bad("changes numbers of its own while it looks at observations", _FUNCTION)
         if not all(torch.equal(out, other) for other in others):
             raise self._bad("gives other numbers when it looks at the same observation again", _FUNCTION)
+        self._insist_on_form(self._looked(given[:1]), 1)
+
+    def _looked(self, given: Tensor) -> Any:
+        try:
+            with torch.no_grad():
+                return self.inner(given)
+        except Exception as error:
+            shape = ", ".join(map(str, ("B", *self._leaf.stored_shape)))
+            failed = f"failed on {given.dtype} [{shape}]: {type(error).__name__}: {words(error)}"
+            raise self._bad(failed) from error
+
+    def _insist_on_form(self, out: Any, count: int) -> None:
+        if isinstance(out, Tensor) and out.dtype == torch.float32 and out.shape == (count, self.features):
+            return
+        what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        many = "one observation" if count == 1 else "two observations"
+        raise self._bad(f"gave {what} for {many}, not float32 ({count}, {self.features})")
 
     def _example(self) -> Tensor:
         """Two stored observations [2, ...]: numbers that differ where any will do, else zeros."""

@@ -141,10 +141,21 @@ class Leaf:
             return self._counted(array)
         if self.kind == "image":
             return self._pixels(array)
+        if self.kind == "multibinary":
+            self._insist_on_bits(array)
         if array.dtype != np.float64:
             return array.astype(np.float32)
         with np.errstate(over="ignore"):  # becomes infinite, which the caller looks for
             return array.astype(np.float32)
+
+    def _insist_on_bits(self, array: npt.NDArray[Any]) -> None:
+        wrong = (array != 0) & (array != 1)
+        if wrong.any():
+            raise UserError(
+                f"An observation{self.where} holds {array[wrong][0]}, which is outside its multibinary space.",
+                remedy="Pass observations of the space that the policy was made for: 0 and 1.",
+                code="obs-range",
+            )
 
     def _pixels(self, array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         """Pixels [N, *shape] as uint8, which they must be but for their type."""

@@ -42,9 +42,9 @@ def precision_notes(space: gs.Space[Any]) -> list[str]:
 def precision_note(least: npt.NDArray[Any], most: npt.NDArray[Any], what: str) -> str:
     """A sentence where values between these ends, of the same shape, are equal as float32; an empty one elsewhere."""
     ends = np.array([least.ravel(), most.ravel()])
-    spread = (ends[1].astype(object) - ends[0].astype(object)).astype(np.float64)  # exact for 64-bit integers
     size = np.abs(ends.astype(np.float64)).max(axis=0, initial=0.0)
     with np.errstate(over="ignore", invalid="ignore"):
+        spread = (ends[1].astype(object) - ends[0].astype(object)).astype(np.float64)  # exact for 64-bit integers
         gap = np.spacing(size.astype(np.float32)).astype(np.float64)
     counted = ends.dtype.kind in "iu"
     real = (gap > 1.0) & (spread > 0.0) if counted else spread > _NOISE * size

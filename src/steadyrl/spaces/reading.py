@@ -77,6 +77,9 @@ def with_converters(spec: ObsSpec, own: Mapping[str, Any]) -> ObsSpec:
 
 def _leaf(path: str, space: gs.Space[Any], reading: Reading) -> Leaf:
     insist_on_entries("observation", path, space)
+    own = reading.own.get(path)
+    if own is not None and hasattr(own, "to_array"):
+        return _own_leaf(path, own)
     if isinstance(space, gs.Box):
         if is_image(space):
             layout = layout_of(space.shape, reading.image_layout, path)
@@ -94,11 +97,17 @@ def _leaf(path: str, space: gs.Space[Any], reading: Reading) -> Leaf:
     if space.dtype is not None and space.dtype.kind == "U":  # a space of one's own, such as MiniGrid's of missions
         codes = len(PRINTABLE) + 1
         return Leaf(path, "text", (reading.sequence_length,), "int64", (codes,), (0,), characters=PRINTABLE)
-    if path in reading.own:
-        return _own_leaf(path, reading.own[path])
-    if isinstance(space, gs.Sequence):
+    if isinstance(space, gs.Sequence) and (own is None or _is_read(space.feature_space)):
         return _sequence(path, space, reading.sequence_length)
+    if own is not None:
+        return _own_leaf(path, own)
     raise unsupported("observation", path, space, _own_remedy(path))
+
+
+def _is_read(feature: gs.Space[Any]) -> bool:
+    """Whether sequences of it are read without an encoder of their own."""
+    numbers = isinstance(feature, gs.Box | gs.MultiBinary) and str(feature.dtype) in DTYPES
+    return numbers or isinstance(feature, gs.Discrete)
 
 
 def _sequence(path: str, space: gs.Sequence, length: int) -> Leaf:
@@ -106,7 +115,7 @@ def _sequence(path: str, space: gs.Sequence, length: int) -> Leaf:
     insist_on_entries("observation", join(path, "*"), feature)
     if isinstance(feature, gs.Discrete):
         return Leaf(path, "codes", (length,), str(feature.dtype), (int(feature.n),), (int(feature.start),))
-    if isinstance(feature, gs.Box | gs.MultiBinary) and str(feature.dtype) in DTYPES:
+    if isinstance(feature, gs.Box | gs.MultiBinary) and _is_read(feature):
         shape = tuple(int(n) for n in feature.shape)
         scale = 1 / 255 if isinstance(feature, gs.Box) and is_image(feature) else 1.0
         return Leaf(path, "sequence", (length, *shape), str(feature.dtype), scale=scale)

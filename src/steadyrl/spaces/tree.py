@@ -101,8 +101,8 @@ def leaf_spaces(space: gs.Space[Any]) -> list[tuple[str, gs.Space[Any]]]:
 
 
 def insist_on_nodes(role: str, space: gs.Space[Any]) -> None:
-    """Raise UserError for a Dict or Tuple that is empty, has odd keys, or gives two leaves the same path."""
-    _insist(role, "", space)
+    """Raise UserError for a Dict or Tuple that is empty, too deep, has odd keys, or gives two leaves the same path."""
+    _insist(role, "", space, MAX_DEPTH)
     paths = [path for path, _ in leaf_spaces(space)]
     twice = next((path for i, path in enumerate(paths) if path in paths[:i]), None)
     if twice is not None:
@@ -137,7 +137,9 @@ def _leaf_spaces(path: str, space: gs.Space[Any]) -> Iterator[tuple[str, gs.Spac
         yield path, space
 
 
-def _insist(role: str, path: str, space: gs.Space[Any]) -> None:
+def _insist(role: str, path: str, space: gs.Space[Any], depth: int) -> None:
+    if isinstance(space, gs.Dict | gs.Tuple) and not depth:
+        raise unsupported(role, "", space, f"At most {MAX_DEPTH} dictionaries and tuples may lie in one another.")
     if isinstance(space, gs.Dict):
         if not space.spaces:
             raise unsupported(role, path, space, "The dictionary is empty: give it at least one key.")
@@ -145,12 +147,12 @@ def _insist(role: str, path: str, space: gs.Space[Any]) -> None:
         if odd:
             raise unsupported(role, path, space, f"Its key {odd[0]!r} must be a word.")
         for key, part in space.spaces.items():
-            _insist(role, join(path, key), part)
+            _insist(role, join(path, key), part, depth - 1)
     elif isinstance(space, gs.Tuple):
         if not space.spaces:
             raise unsupported(role, path, space, "The tuple is empty: give it at least one part.")
         for i, part in enumerate(space.spaces):
-            _insist(role, join(path, i), part)
+            _insist(role, join(path, i), part, depth - 1)
 
 
 def _paths(node: Node) -> Iterator[str]:

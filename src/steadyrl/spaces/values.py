@@ -109,7 +109,8 @@ def _write_entries(leaf: Leaf, value: Any, row: npt.NDArray[Any]) -> None:
     if array.dtype.kind not in "biuf" or array.shape[1:] != shape:
         raise _misfit(leaf, value, f"a sequence of numbers of shape {shape}")
     if leaf.kind == "sequence":
-        row[: len(array), :-1] = array.reshape(len(array), math.prod(shape))
+        with np.errstate(over="ignore"):  # becomes infinite, which the caller looks for
+            row[: len(array), :-1] = array.reshape(len(array), math.prod(shape))
         row[: len(array), -1] = 1.0
         return
     (n,), (start,) = leaf.nvec, leaf.start

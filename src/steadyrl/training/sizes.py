@@ -99,16 +99,17 @@ def replay_size(config: OffPolicyConfig, obs: ObsSpec, action: ActionSpec, frame
 def check_description(settings: RunSettings, config: Config, obs: ObsSpec, action: ActionSpec) -> None:
     """Raises UserError for names or spaces that a run folder or the description in a bundle cannot hold."""
     for what, name in (
-        ("environment", settings.env),
-        ("run", settings.name or ""),
-        *(("observation's part", path) for path in obs.by_path),
+        ("name of the environment", settings.env),
+        ("name of the run", settings.name or ""),
+        *(("name of the observation's part", path) for path in obs.by_path),
+        *(("text of the characters", leaf.characters) for leaf in obs.leaves),
     ):
         try:
             name.encode()
         except UnicodeEncodeError:
             raise UserError(
-                f"The name of the {what} is {name!r}, which is no Unicode and cannot be saved.",
-                remedy="Give it another name.",
+                f"The {what} is {name!r}, which is no Unicode and cannot be saved.",
+                remedy="Leave halves of surrogate pairs out.",
                 code="bad-value",
             ) from None
     document = {
