@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from safetensors.numpy import save as save_arrays
@@ -171,3 +172,32 @@ def test_a_checkpoint_that_cut_an_evaluation_off_is_compared_without_its_outcome
         difference = first_difference(first, second)
         assert (difference is None) == owed
         assert difference is None or difference.name == "session/best"
+
+
+class Breaking(gym.Env[Any, Any]):
+    """Fails in a step that its random numbers choose."""
+
+    observation_space, action_space = gym.spaces.Box(-1.0, 1.0, (2,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.np_random.random() < 0.05:
+            raise RuntimeError("the motor fell off")
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), 1.0, bool(self.np_random.random() < 0.1), False, {}
+
+
+def test_when_a_failure_came_is_no_part_of_a_run(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"preset": "none", "n_steps": 20, "batch_size": 20, "net_arch": (8,), "eval_freq": 0}
+    runs = [
+        srl.train(
+            "ppo", Breaking, total_timesteps=60, run_dir=tmp_path / name, on_env_error="restart", vec="sync", **options
+        )
+        for name in ("first", "second")
+    ]
+    log = runs[1].path / "episodes.jsonl"
+    assert '"failure": "failures/' in log.read_text()
+    log.write_text(log.read_text().replace("failures/", "failures/another-"))
+    assert first_difference(runs[0].path, runs[1].path) is None

@@ -17,8 +17,8 @@ import numpy as np
 class $name(gym.Env):
     """Steer to the target; leaving the track ends the episode.
 
-    Observation: place, speed and target, each in [-1, 1]. Action: a push in [-1, 1]. Reward: 0 at the target, less the
-    farther away, and -1 for leaving the track.
+    Observation: place, speed and target, each in [-1, 1]. Action: a push in [-1, 1]. Reward: 1 at the target, less the
+    farther away, never below 0: were each step to cost something, leaving the track early would pay.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
@@ -51,7 +51,7 @@ class $name(gym.Env):
         terminated = bool(abs(self.place) > 1.0)
         truncated = not terminated and self.steps >= self.max_steps
         self.place = float(np.clip(self.place, -1.0, 1.0))
-        reward = -abs(self.place - self.target) - float(terminated)
+        reward = 1.0 - abs(self.place - self.target) / 2.0
         return self._observation(), float(reward), terminated, truncated, {}
 
     def render(self) -> np.ndarray | None:

@@ -17,7 +17,7 @@ from steadyrl.training.resuming import read_state
 from steadyrl.training.saving import CLOCKS, LOGS, STATE
 
 _CLOCKS = ("time/", "system/")  # tags that no two runs share
-_CLOCK_KEYS = {"time_s"}
+_CLOCK_KEYS = {"time_s", "failure"}  # a failure's record is named by when it came
 _SHOWN = 80
 SPACE = "~space"  # what a snapshot calls the state of a space
 
