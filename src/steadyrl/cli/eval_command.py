@@ -76,6 +76,7 @@ def run(args: list[str], session: Session) -> int:
         "returns": [float(value) for value in result.returns],
         "lengths": [int(value) for value in result.lengths],
         "failed": list(result.failed),
+        **({} if result.success_rate is None else {"success_rate": result.success_rate}),
     }
     if session.json:
         session.emit(document)

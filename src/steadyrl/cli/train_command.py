@@ -195,13 +195,17 @@ def _agents(folder: RunFolder) -> dict[str, str]:
 
 
 def score(result: Any) -> str:
-    """`mean +- std (std; 95% interval low..high, n episodes)`, with more decimals where returns are small."""
+    """`mean +- std (std; 95% interval low..high, n episodes)`, with more decimals where returns are small.
+
+    Where episodes tell whether they succeeded, `, success rate p%` follows.
+    """
     low, high = result["ci95"]
     size = max(abs(result["mean"]), result["std"])
     places = 1 if not 0 < size < 10 else min(2 - math.floor(math.log10(size)), 9)
     interval = "" if low is None or high is None else f"95% interval {low:.{places}f}..{high:.{places}f}, "
     episodes = "1 episode" if result["episodes"] == 1 else f"{result['episodes']} episodes"
-    return f"{result['mean']:.{places}f} +- {result['std']:.{places}f} (std; {interval}{episodes})"
+    rate = f", success rate {100 * result['success_rate']:.3g}%" if "success_rate" in result else ""
+    return f"{result['mean']:.{places}f} +- {result['std']:.{places}f} (std; {interval}{episodes}){rate}"
 
 
 def _shared_flags() -> list[Flag]:

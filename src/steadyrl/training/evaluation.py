@@ -24,6 +24,7 @@ from steadyrl.stats import bootstrap_ci
 from steadyrl.training.guards import entry, first_absurd, is_sane
 from steadyrl.training.playing import Player
 
+SUCCESS = "is_success"
 MAX_ENVS = 10
 ENDLESS = 100_000  # steps without an end, and without a limit that would come: ten times the longest usual episodes
 
@@ -38,13 +39,15 @@ class Evaluation:
     returns: npt.NDArray[np.float64]  # [episodes]
     lengths: npt.NDArray[np.int64]  # [episodes]
     failed: tuple[str, ...] = ()  # what ended the episodes that were left out
+    successes: tuple[bool | None, ...] = ()  # what each told as info["is_success"] at its end; () where none did
 
     def __repr__(self) -> str:
         """One line: what is asked for first, then the episodes, most of many left out."""
         mean, std = (self.mean, self.std) if self.episodes else (np.nan, np.nan)
         failed = f", failed={len(self.failed)}" if self.failed else ""
+        rate = "" if self.success_rate is None else f", success_rate={self.success_rate:.6g}"
         each = f"returns={_brief(self.returns)}, lengths={_brief(self.lengths)}"
-        return f"Evaluation(mean={mean:.6g}, std={std:.6g}, episodes={self.episodes}{failed}, {each})"
+        return f"Evaluation(mean={mean:.6g}, std={std:.6g}, episodes={self.episodes}{rate}{failed}, {each})"
 
     @property
     def episodes(self) -> int:
@@ -62,9 +65,19 @@ class Evaluation:
         return float(self.returns.std())
 
     @property
+    def success_rate(self) -> float | None:
+        """Share of the successful episodes among those that tell whether they are; None where none does."""
+        told = [success for success in self.successes if success is not None]
+        return sum(told) / len(told) if told else None
+
+    @property
     def ci95(self) -> tuple[float, float]:
         """95% interval of the mean."""
         return bootstrap_ci(self.returns)
+
+
+def _told(successes: list[bool | None]) -> tuple[bool | None, ...]:
+    return tuple(successes) if any(success is not None for success in successes) else ()
 
 
 def _brief(values: npt.NDArray[Any]) -> str:
@@ -154,6 +167,7 @@ class _Episodes:
         self._policy, self._player = policy, player
         self._envs, self._seeds, self._spared = envs, seeds, spared
         self._failed: dict[int, str] = {}
+        self._successes: dict[int, bool] = {}
         for j in range(min(len(envs), len(seeds))):
             self._begin(j, j)
 
@@ -169,6 +183,8 @@ class _Episodes:
             ended = terminated or truncated
             obs, over, info = going_on(env, obs, ended, info)
             self.obs[j] = _stored(self._policy, (obs, info), env, seed, length, over=over)
+            if over and SUCCESS in info:
+                self._successes[episode] = bool(info[SUCCESS])
             if over and GAME in info:
                 self.returns[episode] = _sane(info[GAME], env, seed, length)
             if ended:
@@ -182,7 +198,8 @@ class _Episodes:
     def result(self) -> Evaluation:
         """What the episodes came to that did not fail."""
         good = np.array([episode not in self._failed for episode in range(len(self._seeds))])
-        return Evaluation(self.returns[good], self.lengths[good], tuple(self._failed.values()))
+        successes = [self._successes.get(episode) for episode in np.flatnonzero(good).tolist()]
+        return Evaluation(self.returns[good], self.lengths[good], tuple(self._failed.values()), _told(successes))
 
     def _begin(self, j: int, episode: int) -> None:
         """Start this episode of environment j, or the next one of its share that starts; none where there is none."""
@@ -299,7 +316,7 @@ def run_vector_episodes(
     padded = [*seeds, *range(venv.num_envs)]
     obs = venv.reset(padded[: venv.num_envs])
     player, every = Player(policy, venv.num_envs, stream), range(venv.num_envs)
-    returns, lengths = [], []
+    returns, lengths, successes = [], [], []
     running = np.zeros(venv.num_envs, dtype=np.int64)
     while quota.any():
         longest = int(running.max())
@@ -315,5 +332,6 @@ def run_vector_episodes(
                 quota[episode.env_index] -= 1
                 returns.append(episode.return_)
                 lengths.append(episode.length)
+                successes.append(episode.success)
         obs = step.obs
-    return Evaluation(np.array(returns), np.array(lengths, dtype=np.int64))
+    return Evaluation(np.array(returns), np.array(lengths, dtype=np.int64), successes=_told(successes))

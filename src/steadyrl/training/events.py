@@ -109,6 +109,7 @@ class EvaluationEnded:
     lengths: tuple[int, ...]
     is_best: bool
     time_s: float
+    success_rate: float | None = None  # None where no episode tells
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,4 +70,5 @@ def _evaluation(row: dict[str, Any]) -> EvaluationEnded:
         tuple(map(int, row["lengths"])),
         bool(row["best"]),
         _number(row["time_s"]),
+        row.get("success_rate"),
     )

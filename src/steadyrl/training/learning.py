@@ -284,6 +284,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "std": evaluation.std,
         "ci95": list(evaluation.ci95),
         "episodes": evaluation.episodes,
+        **({} if evaluation.success_rate is None else {"success_rate": evaluation.success_rate}),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 from steadyrl.training.events import (
     EpisodeBroken,
@@ -108,7 +109,7 @@ class RunWriter:
 
     def _evaluation(self, event: EvaluationEnded) -> None:
         self.flush()
-        row = {
+        row: dict[str, Any] = {
             "step": event.step,
             "mean": event.mean,
             "std": event.std,
@@ -118,9 +119,13 @@ class RunWriter:
             "best": event.is_best,
             "time_s": event.time_s,
         }
+        if event.success_rate is not None:
+            row["success_rate"] = event.success_rate
         self._append("evals.jsonl", json_line(row))
         length = sum(event.lengths) / len(event.lengths) if event.lengths else math.nan
         tags = {"eval/mean_reward": event.mean, "eval/mean_ep_length": length, "eval/std_reward": event.std}
+        if event.success_rate is not None:
+            tags["eval/success_rate"] = event.success_rate
         self._scalars(event.step, tags)
 
     def _scalars(self, step: int, values: dict[str, float]) -> None:

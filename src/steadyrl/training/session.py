@@ -149,7 +149,7 @@ class Session:
             "start_step": self._start_step,
             "best": self._best,
             "evaluated_at": None if self._evaluated_at is None else list(self._evaluated_at),
-            "evaluation": None if found is None else {"returns": found.returns, "lengths": found.lengths},
+            "evaluation": None if found is None else _form_of(found),
             "said_long": self._said_long,
             "owed": self._owed,
         }
@@ -164,7 +164,8 @@ class Session:
             timesteps, updates = state["evaluated_at"]
             self._evaluated_at = timesteps, updates
             found = state["evaluation"]
-            self._evaluation = Evaluation(np.array(found["returns"]), np.array(found["lengths"]))
+            successes = tuple(found.get("successes", ()))
+            self._evaluation = Evaluation(np.array(found["returns"]), np.array(found["lengths"]), successes=successes)
         self._said_long, self._owed = state["said_long"], state["owed"]
 
     def _log_row(self) -> None:
@@ -230,6 +231,7 @@ class Session:
                 tuple(map(int, result.lengths)),
                 is_best,
                 self.elapsed,
+                result.success_rate,
             )
         )
         if is_best:
@@ -266,3 +268,8 @@ class Session:
             self._next_progress = elapsed + PROGRESS_S
             step = self._loop.counters.timesteps
             self._events.emit(Progress(step, total, self._call_step, elapsed, dict(self._loop.phases.seconds)))
+
+
+def _form_of(evaluation: Evaluation) -> dict[str, Any]:
+    told = {"successes": list(evaluation.successes)} if evaluation.successes else {}
+    return {"returns": evaluation.returns, "lengths": evaluation.lengths, **told}

@@ -20,8 +20,11 @@ def require_session(state: Mapping[str, Any]) -> None:
         found is not None and [*map(type, state["evaluated_at"])] != [int, int]
     ):
         raise ValueError("'session/evaluated_at' is no step and number of updates")
-    if found is not None and found.keys() != {"returns", "lengths"}:
+    if found is not None and found.keys() - {"successes"} != {"returns", "lengths"}:
         raise ValueError("'session/evaluation' has not the parts returns and lengths")
+    successes = [] if found is None else found.get("successes", [])
+    if not isinstance(successes, list) or {*map(type, successes)} - {bool, type(None)}:
+        raise ValueError("'session/evaluation/successes' is no list of truth values")
 
 
 _FORM: dict[str, tuple[type, ...]] = {

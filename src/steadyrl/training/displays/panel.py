@@ -130,7 +130,8 @@ def _evaluation(view: RunView) -> list[Line]:
         return []
     low, high = evaluation.ci95
     value = f"{number(evaluation.mean)} [{number(low)}, {number(high)}]"
-    about = f"95% interval, {len(evaluation.returns)} episodes, step {count(evaluation.step)}"
+    rate = "" if evaluation.success_rate is None else f"success rate {100 * evaluation.success_rate:.3g}%, "
+    about = f"95% interval, {rate}{len(evaluation.returns)} episodes, step {count(evaluation.step)}"
     lines: list[Line] = [_row("evaluation", (_column(value), "bold green"), (about, "dim"))]
     if best is not None:
         about = f"best evaluation, step {count(best.step)}"

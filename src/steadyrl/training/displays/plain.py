@@ -100,6 +100,8 @@ class PlainDisplay:
             pairs += [pair("evals", view.evals), pair("eval_step", evaluation.step)]
             pairs += [pair("eval_mean", _plain(evaluation.mean)), pair("eval_ci95", f"{_plain(low)}..{_plain(high)}")]
             pairs += [pair("eval_n", len(evaluation.returns))]
+            if evaluation.success_rate is not None:
+                pairs += [pair("eval_success_rate", f"{evaluation.success_rate:.3g}")]
         if view.best is not None:
             pairs += [pair("best", _plain(view.best.mean)), pair("best_step", view.best.step)]
         return pairs
