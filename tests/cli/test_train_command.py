@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from steadyrl.cli.main import main
-from steadyrl.cli.train_command import TrainOptions, parse, score
+from steadyrl.cli.train_command import TrainOptions, changed_settings, parse, score
 from steadyrl.configs import PPOConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import RunFailedError, UserError
@@ -327,3 +327,16 @@ def test_a_score_without_an_interval() -> None:
 )
 def test_a_small_score_is_shown_with_more_decimals(mean: float, std: float, said: str) -> None:
     assert score({"mean": mean, "std": std, "ci95": [None, None], "episodes": 3}) == f"{said} (std; 3 episodes)"
+
+
+def test_only_flags_of_the_algorithm_are_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "ppo", "CartPole-v1", "--polcy-delay", "3"]) == 2
+    assert "--policy-delay" not in capsys.readouterr().err
+    assert main(["train", "td3", "Pendulum-v1", "--polcy-delay", "3"]) == 2
+    assert "Did you mean --policy-delay" in capsys.readouterr().err
+
+
+def test_settings_of_the_run_are_among_those_set_by_the_user() -> None:
+    settings = RunSettings(env="CartPole-v1", seed=3, frame_stack=4, env_kwargs={"a": 1}, name="x", vec="sync")
+    assert changed_settings(settings) == ["frame_stack", "vec", "env_kwargs"]
+    assert changed_settings(RunSettings(env="CartPole-v1")) == []

@@ -153,3 +153,12 @@ def test_a_damaged_file_is_named(run_dir: Path) -> None:
     (run_dir / "evals.jsonl").write_text("{}\nnot json\n{}\n")
     with pytest.raises(UserError, match=r"Line 2 of .*evals\.jsonl"):
         write_curve(run_dir)
+
+
+def test_a_run_without_an_episode_shows_how_far_it_came(run_dir: Path) -> None:
+    for name in ("episodes.jsonl", "evals.jsonl"):
+        (run_dir / name).unlink()
+    (run_dir / "manifest.json").write_text('{"timesteps": 600}')
+    said = texts(write_curve(run_dir).read_text())
+    assert "no episode has ended" in said
+    assert "600" in said

@@ -129,11 +129,19 @@ def shown(value: Any) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def take_apart(argv: Sequence[str], flags: Iterable[Flag], aliases: Mapping[str, str]) -> Words:
+def take_apart(
+    argv: Sequence[str], flags: Iterable[Flag], aliases: Mapping[str, str], near: Iterable[str] | None = None
+) -> Words:
     """Positionals and flags of a command line, `-` and `_` alike.
 
     A switch may be `--x`, `--no-x`, `--x=True` or `--x True`; a table takes every K=V word that follows; a value may
     be a negative number.
+
+    Args:
+        argv: The words.
+        flags: Those that are known.
+        aliases: Other names of some.
+        near: Names that may be suggested in the place of an unknown one; all by default.
 
     Raises:
         UserError: An unknown flag (names the nearest), a flag without its value, or one that is given twice.
@@ -157,7 +165,7 @@ def take_apart(argv: Sequence[str], flags: Iterable[Flag], aliases: Mapping[str,
                 _add(words, known[name], ["False"])
                 continue
         if flag is None or not word.startswith("--"):
-            raise unknown_flag(word.partition("=")[0], known)
+            raise unknown_flag(word.partition("=")[0], known if near is None else near)
         _add(words, flag, [value] if has_value else _take_values(flag, rest))
     return words
 
@@ -277,7 +285,21 @@ _ELSEWHERE = {
     "anneal-lr": "Here it is --learning-rate-end 0.",
     "num-minibatches": "Here it is --batch-size, in transitions.",
     "clip-vloss": "Here it is --clip-range-vf X.",
-    "cuda": "Here it is --device cuda.",
+    "cuda": "Here it is --device cuda, cpu or auto.",
+    "start-e": "Here it is --exploration-initial-eps.",
+    "end-e": "Here it is --exploration-final-eps.",
+    "target-network-frequency": "Here it is --target-update-interval, in environment steps.",
+    "train-frequency": "Here it is --train-freq.",
+    "policy-frequency": "Here it is --policy-delay.",
+    "exploration-noise": "Here it is --action-noise-std, beside --action-noise-type normal.",
+    "policy-noise": "Here it is --target-policy-noise.",
+    "noise-clip": "Here it is --target-noise-clip.",
+    "alpha": "Here it is --ent-coef.",
+    "autotune": "Here it is --ent-coef auto.",
+    "q-lr": "Here it is --learning-rate, of all networks.",
+    "policy-lr": "Here it is --learning-rate, of all networks.",
+    "torch-deterministic": "Here it is --deterministic.",
+    "verbose": "Here progress is shown without being asked for; --quiet hides it.",
     "algo": "Here the algorithm is the first word, the environment the second: steadyrl train ppo CartPole-v1.",
     "lr": "Here it is --learning-rate.",
     "n-timesteps": "Here it is --total-timesteps.",

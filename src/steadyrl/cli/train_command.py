@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import math
 import shlex
@@ -120,7 +121,8 @@ def parse(args: list[str]) -> tuple[str, str, dict[str, Any], TrainOptions]:
     # Other algorithms' flags come last: they are known, so that the error can say whose they are.
     ordered = named + [algo for algo in CONFIGS if algo not in named]
     table = {flag.name: flag for algo in reversed(ordered) for flag in [*hyper[algo], *shared]}
-    words = take_apart(args, table.values(), ALIASES)
+    near = [flag.name for algo in named for flag in hyper[algo]] + [flag.name for flag in shared]
+    words = take_apart(args, table.values(), ALIASES, near)
     positionals = check(_parser(None, None), words._replace(texts={}))
     if not positionals:
         raise UserError(
@@ -263,6 +265,7 @@ def _shown_preset(value: Any) -> str:
 def _announcement(plan: Plan) -> str:
     resolved, settings = plan.setup.resolved, plan.setup.settings
     changed = [name for name, source in resolved.sources.items() if source == "explicit" and name != "total_timesteps"]
+    changed += changed_settings(settings)
     origin = f"preset {resolved.preset}" if resolved.preset else "no preset, the defaults"
     lines = [
         f"Run folder: {plan.run_dir}",
@@ -274,6 +277,13 @@ def _announcement(plan: Plan) -> str:
     # The preset has its line already.
     lines += [notice.message for notice in plan.setup.notices if notice.code != "preset"]
     return "\n".join(lines)
+
+
+def changed_settings(settings: RunSettings) -> list[str]:
+    """Names of those that are not as they are by default, but for what is told elsewhere."""
+    bare = RunSettings(env=settings.env)
+    names = [field.name for field in dataclasses.fields(settings) if field.name not in ("seed", "run_dir", "name")]
+    return [name for name in names if getattr(settings, name) != getattr(bare, name)]
 
 
 def display_for(display: str, quiet: bool, session: Session) -> GuardedDisplay:

@@ -87,22 +87,25 @@ def write_curve(run_dir: Path | str) -> Path:
     """
     folder = Path(run_dir)
     path = folder / "curve.svg"
-    svg = curve_svg(_title(folder), _episodes(folder), _evaluations(folder))
+    svg = curve_svg(_title(folder), _episodes(folder), _evaluations(folder), _steps(folder))
     write_atomic(path, svg.encode())
     return path
 
 
-def curve_svg(title: str, episodes: Sequence[tuple[float, float]], evaluations: Sequence[Evaluated]) -> str:
+def curve_svg(
+    title: str, episodes: Sequence[tuple[float, float]], evaluations: Sequence[Evaluated], steps: float = 0.0
+) -> str:
     """The picture as SVG text.
 
     Args:
         title: What was trained.
         episodes: Step at the end and raw return of each training episode, in order; NaN is left out and counted.
         evaluations: In order.
+        steps: How far the picture goes where there is nothing to show.
     """
     finite = [(step, value) for step, value in episodes if math.isfinite(value)]
     mean = list(_rolling_mean(finite))
-    x, y = _axes(finite, mean, evaluations)
+    x, y = _axes(finite, mean, evaluations, steps)
     outside = sum(not y.low <= value <= y.high for _, value in finite)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
@@ -120,6 +123,12 @@ def curve_svg(title: str, episodes: Sequence[tuple[float, float]], evaluations: 
         middle = f'x="{(LEFT + WIDTH - RIGHT) / 2}" y="{(TOP + HEIGHT - BOTTOM) / 2}"'
         parts.append(f'<text class="label" text-anchor="middle" {middle}>no episode has ended</text>')
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _steps(folder: Path) -> float:
+    """How far the run came, as its manifest tells."""
+    path = folder / "manifest.json"
+    return float(read_json(path).get("timesteps") or 0.0) if path.is_file() else 0.0
 
 
 def _title(folder: Path) -> str:
@@ -185,9 +194,12 @@ def _rolling_mean(episodes: Iterable[tuple[float, float]]) -> Iterator[tuple[flo
 
 
 def _axes(
-    episodes: Sequence[tuple[float, float]], mean: Sequence[tuple[float, float]], evaluations: Sequence[Evaluated]
+    episodes: Sequence[tuple[float, float]],
+    mean: Sequence[tuple[float, float]],
+    evaluations: Sequence[Evaluated],
+    steps: float,
 ) -> tuple[Axis, Axis]:
-    last = max([step for step, _ in episodes] + [evaluated.step for evaluated in evaluations], default=0)
+    last = max([step for step, _ in episodes] + [evaluated.step for evaluated in evaluations], default=steps)
     must = [value for _, value in mean]
     must += [value for e in evaluations for value in (e.mean, e.low, e.high) if math.isfinite(value)]
     low, high = _range([value for _, value in episodes], must)
