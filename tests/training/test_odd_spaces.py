@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import steadyrl as srl
 from steadyrl.spaces import Leaf, ObsSpec
 from steadyrl.spaces.tree import MAX_DEPTH
+from steadyrl.training.setup import prepare_training
 from support.trees import VECTOR, Sampler, drawn
 
 PPO: dict[str, Any] = {"preset": "none", "n_steps": 8, "batch_size": 8, "n_epochs": 1, "net_arch": (8,), "vec": "sync"}
@@ -168,3 +169,61 @@ def test_what_is_observed_besides_the_goals_may_have_parts() -> None:
 def test_goals_that_are_no_arrays_are_refused(goal: gs.Space[Any]) -> None:
     with pytest.raises(srl.UserError, match="of which hindsight replay cannot make what the environment counts"):
         srl.SAC(partial(Reach, goal, VECTOR), **SAC).learn(20)
+
+
+class Growing(Sampler):
+    """A sequence that gets longer with each step."""
+
+    def __init__(self) -> None:
+        super().__init__(gs.Sequence(gs.Discrete(3)))
+
+    def _drawn(self) -> Any:
+        return (0,) * (2 * self.t + 1)
+
+
+def test_a_sequence_that_outgrows_what_is_kept_fails_the_run_and_names_the_step() -> None:
+    with pytest.raises(srl.RunFailedError) as failed:
+        srl.PPO(Growing, sequence_length=8, **PPO).learn(8)
+    assert "one of length 9, longer than the 8 entries that are kept (" in failed.value.message
+    assert "in step 4 of its episode" in failed.value.message
+    assert "Train anew with a larger sequence_length" in failed.value.remedy
+
+
+class Raising(Doubled):
+    @staticmethod
+    def to_array(value: Any) -> Any:
+        raise LookupError("no such node")
+
+
+def test_whatever_to_array_raises_is_told_with_the_leaf() -> None:
+    with pytest.raises(srl.UserError, match=r"to_array of the encoder at 'v' failed: LookupError: no such node"):
+        srl.PPO(partial(Sampler, gs.Dict({"v": VECTOR})), encoders={"v": Raising}, **PPO).learn(8)
+
+
+class Flat(nn.Module):
+    """An array of bytes that is no picture."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__()
+        self.features = 2
+        self.layer = nn.Linear(leaf.size, 2)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        found: Tensor = self.layer(obs.flatten(1).float())
+        return found
+
+
+def test_an_array_with_an_encoder_of_its_own_needs_no_layout() -> None:
+    space = gs.Box(0, 255, (8, 8, 8), np.uint8)
+    with pytest.raises(srl.UserError, match="cannot be told whether channels come first or last"):
+        srl.PPO(partial(Sampler, space), **PPO)
+    srl.PPO(partial(Sampler, space), encoders={"": Flat}, **PPO).learn(8)
+
+
+@pytest.mark.parametrize(("algo", "size", "said"), [("ppo", 240, True), ("ppo", 84, False), ("sac", 240, False)])
+def test_large_pictures_that_start_slowly_are_said(algo: str, size: int, said: bool) -> None:
+    action = gs.Box(-1.0, 1.0, (1,)) if algo == "sac" else gs.Discrete(2)
+    env = partial(Sampler, gs.Box(0, 255, (size, size + 80, 3), np.uint8), action)
+    options = {"buffer_size": 50} if algo == "sac" else {}
+    notices = prepare_training(algo, env, options, preset="none").notices
+    assert any("orthogonal initial weights take many seconds" in notice.message for notice in notices) is said

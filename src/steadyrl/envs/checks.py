@@ -10,7 +10,7 @@ import numpy.typing as npt
 from steadyrl.envs.episodes import Episodes
 from steadyrl.envs.nonfinite import SURE, Place, bad_entries
 from steadyrl.envs.types import FloatArray
-from steadyrl.errors import NonFiniteError, UserError
+from steadyrl.errors import NonFiniteError, RunFailedError, UserError
 from steadyrl.spaces import ObsSpec, ObsTree
 
 _STEP = ("actions", "rewards", "terminated", "truncated")
@@ -54,6 +54,7 @@ class Checks:
 
         Raises:
             NonFiniteError: a number in it is bad.
+            RunFailedError: a sequence in it is longer than those that are kept.
             UserError: it does not fit the space, or has another number of rows.
         """
         if (
@@ -64,16 +65,29 @@ class Checks:
             and np.vdot(obs, obs) <= SURE
         ):
             return {"": obs if self._fresh and obs.dtype == _FLOATS[0] else obs.astype(np.float32)}
-        stored = self._spec.store(obs, batch=True)
+        stored = self._fitted(obs, batch=True)
         self.insist_on_rows(stored, self._num_envs if rows is None else len(rows))
         self.leaves(stored, obs, rows)
         return stored
 
     def one(self, obs: Any, i: int) -> ObsTree:
         """The observation of environment `i` alone as a stored tree, leaves [1, ...]; raises as `stored` does."""
-        stored = self._spec.store(obs, batch=False)
+        stored = self._fitted(obs, batch=False)
         self.leaves(stored, obs, np.array([i]))
         return stored
+
+    def _fitted(self, obs: Any, *, batch: bool) -> ObsTree:
+        """As the specification stores it; what is longer than it keeps is told with the environment's step."""
+        try:
+            return self._spec.store(obs, batch=batch)
+        except UserError as error:
+            if error.code != "obs-length":
+                raise
+            steps = ", ".join(map(str, sorted(set(self._episodes.lengths.tolist()))))
+            where = f"in step {steps} of its episode" if self._num_envs == 1 else f"in one of the steps {steps}"
+            raise RunFailedError(
+                f"{error.message.rstrip('.')} ({self._name}, {where}).", remedy=error.remedy, code=error.code
+            ) from error
 
     def ended(self, stored: ObsTree, rows: npt.NDArray[np.intp], last: Any) -> ObsTree:
         """The stored batch of a step with these rows replaced by the last observations of their episodes.

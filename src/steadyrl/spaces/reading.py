@@ -82,7 +82,7 @@ def _leaf(path: str, space: gs.Space[Any], reading: Reading) -> Leaf:
         return _own_leaf(path, own)
     if isinstance(space, gs.Box):
         if is_image(space):
-            layout = layout_of(space.shape, reading.image_layout, path)
+            layout = layout_of(space.shape, reading.image_layout if own is None else "any", path)
             return Leaf(path, "image", space.shape, "uint8", scale=1 / 255, layout=layout)
         return Leaf(path, "box", space.shape, dtype_of("observation", path, space))
     if isinstance(space, gs.Discrete):

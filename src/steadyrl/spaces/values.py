@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from steadyrl.errors import UserError
+from steadyrl.errors import UserError, words
 
 if TYPE_CHECKING:
     from steadyrl.spaces.leaf import Leaf
@@ -135,9 +135,9 @@ def _write_own(leaf: Leaf, value: Any, row: npt.NDArray[Any], convert: Converter
         )
     try:
         array = np.asarray(convert(value), dtype=np.float32)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         raise UserError(
-            f"to_array of the encoder{leaf.where} failed: {type(error).__name__}: {error}.",
+            f"to_array of the encoder{leaf.where} failed: {type(error).__name__}: {words(error)}.",
             remedy=f"It has to make an array of shape {leaf.shape} of each value.",
             code="bad-encoder",
         ) from error
@@ -154,7 +154,8 @@ def _insist_on_length(leaf: Leaf, length: int, shown: str) -> None:
     if length > leaf.shape[0]:
         raise UserError(
             f"An observation{leaf.where} is {shown}, longer than the {leaf.shape[0]} entries that are kept.",
-            remedy="Raise sequence_length (--sequence-length), which is declared when the policy is made.",
+            remedy="Train anew with a larger sequence_length (--sequence-length): a policy keeps the one that it was "
+            "made with.",
             code="obs-length",
         )
 

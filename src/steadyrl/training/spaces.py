@@ -8,7 +8,7 @@ from typing import Any
 from steadyrl.configs import Config
 from steadyrl.envs.around import Stacking
 from steadyrl.errors import UserError
-from steadyrl.nn.encoding import NATURE_LEAST, Encoding
+from steadyrl.nn.encoding import NATURE_LEAST, OUTPUTS, Encoding
 from steadyrl.spaces import ActionSpec, ActionTree, ObsSpec, Reading
 from steadyrl.spaces.images import ImageLayout, image_of
 from steadyrl.training.architectures import architecture_of
@@ -17,6 +17,7 @@ from steadyrl.training.events import Notice
 # What a configuration of before these fields meant.
 LEGACY = {"cnn": "none", "embed_above": 0}
 _MOST = 12  # lines about the parts of spaces
+_SLOW = 3e9  # weights of an image's encoder times features, above which Gram-Schmidt takes seconds
 
 
 def migrated(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def space_notices(
     if len(lines) == 2:
         lines = [" ".join(lines)]
     shown = lines if len(lines) <= _MOST else [*lines[: _MOST - 1], f"... and {len(lines) - _MOST + 1} parts more."]
-    return [Notice("spaces", text) for text in shown] + _warnings(encoding, obs)
+    return [Notice("spaces", text) for text in shown] + _warnings(config, encoding, obs)
 
 
 def shown_spaces(encoding: Encoding, obs: ObsSpec, action: ActionSpec) -> list[str]:
@@ -90,12 +91,16 @@ def shown_spaces(encoding: Encoding, obs: ObsSpec, action: ActionSpec) -> list[s
     return [*lines, f"Action: {_said(action)}."]
 
 
-def _warnings(encoding: Encoding, obs: ObsSpec) -> list[Notice]:
+def _warnings(config: Config, encoding: Encoding, obs: ObsSpec) -> list[Notice]:
     notices = []
     for leaf in obs.leaves:
         if leaf.kind != "image" or leaf.path in encoding.own:
             continue
         image = image_of(leaf.shape, leaf.layout)
+        slow = getattr(config, "ortho_init", False) and encoding.weights(leaf) * OUTPUTS.get(encoding.way(leaf), 0)
+        if slow > _SLOW:
+            text = f"The image{leaf.where} makes a layer so large that its orthogonal initial weights take many seconds"
+            notices.append(Notice("image", f"{text}: smaller images start sooner, and so does ortho_init False."))
         size = f"{image.height} x {image.width}"
         if encoding.cnn == "none":
             text = f"The image{leaf.where} of {size} is flattened, as cnn is none: its pixels lose their places."
