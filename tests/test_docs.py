@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -34,6 +34,7 @@ from steadyrl.config.resolve import hints
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.run import RunSettings
 from steadyrl.errors import UserError
+from steadyrl.training.events import Event
 from support.docs import PAGES, ROOT, anchors, blocks, commands, links, page_id, prose
 
 DOCS = ROOT / "docs"
@@ -188,6 +189,11 @@ def test_every_flag_is_documented() -> None:
     text = "".join(prose(page) for page in DOCS.glob("*.md"))
     train = {flag.name for cls in (TrainOptions, RunSettings, *CONFIGS.values()) for flag in flags_of(cls, "")}
     assert {name for name in train if not re.search(rf"--{name}\b(?!-)", text)} - {"env"} == set()
+
+
+def test_every_event_is_in_the_table() -> None:
+    table = re.findall(r"^\| `([A-Z]\w+)` \|", prose(DOCS / "runs.md"), re.MULTILINE)
+    assert sorted(table) == sorted(event.__name__ for event in get_args(Event))
 
 
 def test_cleanrls_names_lead_where_the_page_says() -> None:
