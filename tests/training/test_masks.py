@@ -235,6 +235,43 @@ def test_a_mask_that_allows_nothing_ends_the_run_and_names_environment_and_step(
         agent.learn(100)
 
 
+@pytest.mark.parametrize("algo", ["dqn", "dqn n-step", "sac"])
+@pytest.mark.parametrize("vec", ["sync", "async"])
+def test_a_truncated_step_without_a_mask_ends_a_run_that_learns_from_what_could_be_done_there(
+    algo: str, vec: str
+) -> None:
+    agent = agent_of(algo, partial(Masked, fault="cut"), vec=vec)
+    said = r"\(environment 0\) gave no action mask in step 5 of its episode, which truncated it"
+    with pytest.raises(srl.UserError, match=said):
+        agent.learn(100)
+    agent.close()
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+def test_a_value_needs_no_mask_at_a_truncated_step(algo: str) -> None:
+    agent, other = (agent_of(algo, partial(Masked, fault=fault)) for fault in ("cut", ""))
+    for each in (agent, other):
+        each.learn(100)
+        each.close()
+    assert agent.policy.masked
+    assert agent.policy.sha256() == other.policy.sha256()
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+def test_masks_in_parts_are_learned_and_predicted_by(algo: str) -> None:
+    parts, flat = (agent_of(algo, partial(Masked, (2, 3), parts=parts)) for parts in (True, False))
+    for each in (parts, flat):
+        each.learn(100, eval_env=partial(Masked, (2, 3), parts=each is parts))
+        each.close()
+    assert parts.policy.sha256() == flat.policy.sha256()
+    one = (np.array([0, 1]), np.array([0, 0, 1]))
+    np.testing.assert_array_equal(parts.predict(np.zeros(2), action_masks=one)[0], [1, 2])
+    two = [one, (np.array([1, 0]), np.array([0, 1, 0]))]
+    np.testing.assert_array_equal(parts.predict(np.zeros((2, 2)), action_masks=two)[0], [[1, 2], [0, 1]])
+    with pytest.raises(srl.UserError, match=r"of the observation has 3 entries in part 0, but entry 0"):
+        parts.predict(np.zeros(2), action_masks=one[::-1])
+
+
 def test_masks_can_be_left_alone() -> None:
     class Lenient(Masked):
         def step(self, action: Any) -> Any:

@@ -34,6 +34,7 @@ from steadyrl.training.predicting import insist_on_masks, predicted, valued
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
 from steadyrl.training.surface import Surface
 from steadyrl.training.threads import computing_threads
+from steadyrl.training.wrapped import brought
 
 
 class Agent(Surface):
@@ -224,12 +225,15 @@ class Agent(Surface):
     def set_env(self, env: EnvLike, **options: Any) -> None:
         """Give the agent another environment of the same spaces to learn in; optimiser and rollout start fresh.
 
+        What goes along of the one before, such as wrappers, is what goes along into `steadyrl.load(path, env=...)`.
+
         Raises:
             UserError: the spaces differ from the policy's.
         """
         about = self.about | {"num_timesteps": self.num_timesteps}
         trained = to_json(self.config) | {"seed": self.seeds.seed, "encoders": self.policy.encoding.own or None}
-        setup = prepare_again(self.algo, env, trained, options, self.setup.asked if self.setup else None)
+        before = self.setup.asked if self.setup else None
+        setup = prepare_again(self.algo, env, trained | brought(self.bundle().about, env), options, before)
         require_same_spaces(self.policy, setup)
         require_compilable(setup.settings.compile, self.policy)
         self.close()
@@ -301,7 +305,8 @@ class Agent(Surface):
         """The policy as it is now, and what is known of it."""
         about = {**self.about, "algo": self.algo, "config": to_json(self.config), "num_timesteps": self.num_timesteps}
         if self.setup is not None:
-            about.pop("wrappers", None)
+            for name in ("wrappers", "time_limit", "action_masks"):
+                about.pop(name, None)
             about |= self.setup.about
         return Bundle(self.policy, about)
 

@@ -23,8 +23,9 @@ from steadyrl.training.evaluation import (
     unwatched,
 )
 from steadyrl.training.generators import global_generators_kept
+from steadyrl.training.settings import read_settings
 from steadyrl.training.setup import EnvLike
-from steadyrl.training.wrapped import around_singles
+from steadyrl.training.wrapped import around_singles, brought
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -94,15 +95,23 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
     if isinstance(env, gym.vector.VectorEnv):
         return make_vec(env, masks="on" if agent.policy.masked else "off")
     if env is not None:
-        settings = agent.setup.settings if agent.setup else None
-        return make_env_factory(
+        settings = read_settings({**brought(agent.bundle().about, env), "env": "", "vec": _vec_of(agent)})
+        factory = make_env_factory(
             env,
-            env_kwargs=dict(settings.env_kwargs) if settings and isinstance(env, str) else {},
-            max_episode_steps=settings.max_episode_steps if settings and isinstance(env, str) else None,
-            wrappers=around_singles(settings) if settings else None,
+            env_kwargs=settings.env_kwargs,
+            max_episode_steps=settings.max_episode_steps,
+            wrappers=around_singles(settings),
         )
+        undecided = agent.setup is not None and agent.setup.settings.action_masks == "auto"
+        factory.action_masks = agent.policy.masked or undecided
+        return factory
     factory = agent.env_factory
     return factory.remake() if factory is not None and factory.can_remake else None
+
+
+def _vec_of(agent: Agent) -> str:
+    """How the agent's own environments are stepped, on which it depends whether single ones are wrapped by default."""
+    return agent.setup.settings.vec if agent.setup else "auto"
 
 
 def spared_failures(settings: RunSettings) -> frozenset[str]:

@@ -14,7 +14,7 @@ from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ActionTree, ObsTree
-from steadyrl.spaces.masks import MASK, mask_width, read_mask, read_masks, wanted_mask
+from steadyrl.spaces.masks import MASK, joined_mask, mask_width, read_mask, read_masks, wanted_mask
 from steadyrl.training.guards import require_sane
 
 Floats = npt.NDArray[np.float32]
@@ -98,6 +98,10 @@ def _count(tree: ObsTree) -> int:
 def _masks(spec: ActionSpec, given: Any, count: int, single: bool) -> npt.NDArray[np.bool_]:
     """What is allowed for each observation, [B, width]; for one alone any shape with so many entries will do."""
     wanted = (mask_width(spec),) if single else (count, mask_width(spec))
+    if single:
+        given = joined_mask(given, spec, "the observation")
+    elif isinstance(given, tuple | list):
+        given = [joined_mask(mask, spec, f"observation {i} of the batch") for i, mask in enumerate(given)]
     try:
         array = np.asarray(given)
     except (ValueError, TypeError, RuntimeError):  # rows of different lengths, tensors of another device
