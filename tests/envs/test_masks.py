@@ -106,7 +106,9 @@ def test_masks_in_parts_are_masks_one_after_the_other(backend: Any) -> None:
     nvec = (2, 3, 4)
     make = partial(Masked, nvec, parts=True, method=backend == "method")
     if isinstance(backend, AutoresetMode):
-        told, plain = (played(bare_vector(partial(Masked, nvec, parts=parts), backend), 12, nvec) for parts in (1, 0))
+        told, plain = (
+            played(bare_vector(partial(Masked, nvec, parts=parts), backend), 12, nvec) for parts in (True, False)
+        )
     else:
         vec: Any = "async" if backend == "async" else "sync"
         told = played(make_vec(make, 2, vec=vec, masks="auto"), 12, nvec)

@@ -50,9 +50,9 @@ def test_parts_of_a_mask_are_taken_one_after_the_other(value: Any) -> None:
 
 
 def test_a_mask_in_parts_is_what_gymnasium_samples_by() -> None:
-    space = gs.MultiDiscrete([[2, 3], [2, 2]])
+    space = gs.MultiDiscrete(np.array([[2, 3], [2, 2]]))
     parts = ((np.array([0, 1]), np.array([1, 0, 0])), (np.array([1, 0]), np.array([0, 1])))
-    told = tuple(tuple(part.astype(np.int8) for part in row) for row in parts)
+    told: Any = tuple(tuple(part.astype(np.int8) for part in row) for row in parts)
     mask = read_mask(told, ActionSpec.of(space), "X")
     chosen = space.sample(mask=told)
     ends = np.cumsum([0, 2, 3, 2])

@@ -14,6 +14,7 @@ from gymnasium.envs.classic_control import PendulumEnv
 import steadyrl as srl
 from steadyrl.cli.train_command import parse
 from steadyrl.errors import UserError
+from steadyrl.training.agent import Agent
 from steadyrl.training.comparing import first_difference
 from steadyrl.training.events import Event
 from support import own_wrappers
@@ -210,7 +211,8 @@ def given(agent: srl.PPO, way: str, env: Any, tmp_path: Path, **options: Any) ->
         return srl.load(path, env=env, **options).make_env()
     other: Any = srl.load(path) if way == "set_env after load" else agent
     other.set_env(env, **options)
-    return other.make_env()
+    made: gym.Env[Any, Any] = other.make_env()
+    return made
 
 
 WAYS = ["load", "set_env after load", "set_env"]
@@ -337,3 +339,20 @@ def test_an_unmasked_policy_is_evaluated_whatever_the_masks_are(tmp_path: Path) 
     agent = srl.PPO(Odd, **SMALL, action_masks="off")
     assert srl.evaluate(agent, episodes=1, env=Odd).lengths.tolist() == [5]
     assert srl.evaluate(srl.load(agent.save(tmp_path / "agent")), episodes=1, env=Odd).lengths.tolist() == [5]
+
+
+@pytest.mark.parametrize("way", ["load", "set_env", "vector"])
+def test_values_are_raw_again_once_another_scale_is_learned_from(way: str, tmp_path: Path) -> None:
+    agent: Agent = srl.PPO("CartPole-v1", **SMALL, reward_scale=0.1)
+    agent.learn(32)
+    obs = np.zeros(4, dtype=np.float32)
+    path, before = agent.save(tmp_path / "agent"), agent.value(obs)
+    vector = gym.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+    if way == "set_env":
+        agent.set_env("CartPole-v1", reward_scale=0.5)
+    else:
+        agent = srl.load(path, env=vector) if way == "vector" else srl.load(path, env="CartPole-v1", reward_scale=0.5)
+    assert agent.value(obs) == before  # its weights know the old scale
+    agent.learn(32)
+    assert agent.policy.value_scale == (1.0 if way == "vector" else 2.0)
+    vector.close()

@@ -96,15 +96,15 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
         return make_vec(env, masks="on" if agent.policy.masked else "off")
     if env is not None:
         settings = read_settings({**brought(agent.bundle().about, env), "env": "", "vec": _vec_of(agent)})
-        factory = make_env_factory(
+        singles = make_env_factory(
             env,
             env_kwargs=settings.env_kwargs,
             max_episode_steps=settings.max_episode_steps,
             wrappers=around_singles(settings),
         )
         undecided = agent.setup is not None and agent.setup.settings.action_masks == "auto"
-        factory.action_masks = agent.policy.masked or undecided
-        return factory
+        singles.action_masks = agent.policy.masked or undecided
+        return singles
     factory = agent.env_factory
     return factory.remake() if factory is not None and factory.can_remake else None
 

@@ -80,7 +80,13 @@ class Loop(Protocol):
 
 
 def make_loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv, start: int = 0) -> Loop:
-    """The training loop of a setup around its environments and a policy that was trained on `start` steps before."""
+    """The training loop of a setup around its environments and a policy that was trained on `start` steps before.
+
+    Its values were learnt from rewards of another scale, perhaps: what it learns from here on is what counts.
+    """
+    config = setup.resolved.config
+    if not (isinstance(config, OnPolicyConfig) and config.normalize_reward):  # which tells its own scale
+        policy.value_scale = 1.0 / setup.settings.reward_scale
     loop = _loop(setup, policy, seeds, venv, start)
     loop.guard.skip = setup.settings.on_nonfinite == "skip"
     loop.guard.limit = setup.settings.nonfinite_limit
