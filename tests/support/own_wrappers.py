@@ -47,16 +47,3 @@ class Masking(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         *told, _ = self.env.step(action)
         return *told, dict(self._told)
-
-
-class Shrunk(gym.ObservationWrapper[Any, Any, Any]):
-    """Gives goals in another unit than the environment's."""
-
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
-        super().__init__(env)
-        space: Any = env.observation_space
-        small = gym.spaces.Box(-1.0, 1.0, space["achieved_goal"].shape, np.float64)
-        self.observation_space = gym.spaces.Dict({**space.spaces, "achieved_goal": small, "desired_goal": small})
-
-    def observation(self, observation: Any) -> Any:
-        return {key: value if key == "observation" else value / 10.0 for key, value in observation.items()}

@@ -21,6 +21,7 @@ from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
 from steadyrl.training.backend import settled, with_masks_found
+from steadyrl.training.brought import brought
 from steadyrl.training.calling import run_call
 from steadyrl.training.compiling import Choice, require_compilable
 from steadyrl.training.determinism import repeatable
@@ -34,7 +35,6 @@ from steadyrl.training.predicting import insist_on_masks, predicted, valued
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
 from steadyrl.training.surface import Surface
 from steadyrl.training.threads import computing_threads
-from steadyrl.training.wrapped import brought
 
 
 class Agent(Surface):
@@ -261,7 +261,7 @@ class Agent(Surface):
                 anew there, whatever it is.
             deterministic: The most likely action instead of a sampled one.
             action_masks: What is allowed, one truth value for each action (for MultiDiscrete those of each entry one
-                after the other), [width] or [B, width]; None is everything.
+                after the other, or a tuple of arrays), [width] or [B, width]; None is everything.
 
         Returns:
             One action or a batch of them, in the action space's shape and dtype, dictionaries and tuples of arrays

@@ -13,6 +13,7 @@ from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
+from steadyrl.training.brought import brought
 from steadyrl.training.evaluation import (
     MAX_ENVS,
     Evaluation,
@@ -25,7 +26,7 @@ from steadyrl.training.evaluation import (
 from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.settings import read_settings
 from steadyrl.training.setup import EnvLike
-from steadyrl.training.wrapped import around_singles, brought
+from steadyrl.training.wrapped import around_singles
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
