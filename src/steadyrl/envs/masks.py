@@ -89,7 +89,12 @@ class MaskSource:
             return
         mask = self._method() if told is None and self._method is not None else told
         if mask is not None:
-            self.last = info[KEY] = read_mask(mask, self._spec, f"{self._name}, {_when(step)},")
+            try:
+                self.last = info[KEY] = read_mask(mask, self._spec, f"{self._name}, {_when(step)},")
+            except UserError as error:
+                if error.code != "mask-type":
+                    raise
+                info[KEY] = mask  # the parent process tells, or that it cannot be sent there
             if self._unheld is not None and step == 0:
                 env, self._unheld = self._unheld, None
                 insist_on_free(env, self._name, METHOD if told is None else None)
@@ -101,7 +106,7 @@ class MaskSource:
             obs_space: Where a part of an observation may be one.
             info: As the environment told it.
         """
-        if self._used and self._spec is not None and self.last is None:
+        if self._used and self._spec is not None and self.last is None and info.get(KEY) is None:
             where = unused_mask(obs_space, info)
             if where:
                 taken = f"Masks are taken from info['{KEY}'] at every reset and step, or from a method {METHOD}()."
