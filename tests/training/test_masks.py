@@ -247,6 +247,33 @@ def test_a_truncated_step_without_a_mask_ends_a_run_that_learns_from_what_could_
     agent.close()
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_hindsight_needs_masks_wherever_another_goal_lets_an_episode_go_on(ends: bool) -> None:
+    class Goals(Masked):
+        def __init__(self) -> None:
+            super().__init__(terminates=True)
+            parts = dict.fromkeys(("observation", "achieved_goal", "desired_goal"), self.observation_space)
+            self.observation_space: Any = gym.spaces.Dict(parts)
+
+        def _obs(self) -> Any:
+            return dict.fromkeys(("observation", "achieved_goal", "desired_goal"), super()._obs())
+
+        def compute_reward(self, achieved: Any, desired: Any, info: dict[str, Any]) -> Any:
+            return np.zeros(len(achieved))
+
+    if ends:
+        Goals.compute_terminated = lambda self, achieved, desired, info: False  # type: ignore[attr-defined]
+    options = {"hindsight": "future", "n_sampled_goal": 1}
+    agent = agent_of("dqn", Goals, **options)
+    if ends:
+        with pytest.raises(srl.UserError, match="where it did end no action mask says what could be done next"):
+            agent.learn(60)
+        agent.close()
+        return
+    agent.learn(60)
+    agent.close()
+
+
 @pytest.mark.parametrize("algo", ["ppo", "a2c"])
 def test_a_value_needs_no_mask_at_a_truncated_step(algo: str) -> None:
     agent, other = (agent_of(algo, partial(Masked, fault=fault)) for fault in ("cut", ""))

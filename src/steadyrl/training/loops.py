@@ -17,6 +17,7 @@ from steadyrl.data.prioritised import PrioritisedReplay
 from steadyrl.data.replay import Replay
 from steadyrl.envs.goals import goal_functions
 from steadyrl.envs.types import BrokenEpisode, EpisodeRecord, VecEnv
+from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
 from steadyrl.training.off_policy import OffPolicyLoop
@@ -118,6 +119,9 @@ def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int
     sizes = (config.buffer_size, num_envs, policy.stored_spec, policy.action_spec)
     if config.hindsight != "none":
         goals = goal_functions(setup.source)
+        if policy.masked and goals.terminated is not None:
+            goals.env.close()
+            raise _ends_without_masks()
         return HindsightReplay(
             *sizes,
             gamma=config.gamma,
@@ -140,6 +144,16 @@ def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int
         inside=inside,
         frames=setup.frames,
         directory=directory,
+    )
+
+
+def _ends_without_masks() -> UserError:
+    """For another goal an episode may go on where it was terminated, and no mask was looked at there."""
+    return UserError(
+        "Hindsight asks compute_terminated whether an episode would have ended for another goal, but where it did end "
+        "no action mask says what could be done next.",
+        remedy="Train without masks (--action-masks off), without hindsight, or without compute_terminated.",
+        code="unsuitable",
     )
 
 
