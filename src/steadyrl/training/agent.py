@@ -21,7 +21,6 @@ from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.training.arguments import listeners_of, one_argument, path_of, unknown_argument
 from steadyrl.training.backend import settled, with_masks_found
-from steadyrl.training.brought import brought
 from steadyrl.training.calling import run_call
 from steadyrl.training.compiling import Choice, require_compilable
 from steadyrl.training.determinism import repeatable
@@ -34,6 +33,7 @@ from steadyrl.training.policies import new_policy, require_same_spaces
 from steadyrl.training.predicting import insist_on_masks, predicted, valued
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
 from steadyrl.training.surface import Surface
+from steadyrl.training.taking_along import brought
 from steadyrl.training.threads import computing_threads
 
 

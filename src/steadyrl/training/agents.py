@@ -14,7 +14,6 @@ from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.training.agent import Agent
 from steadyrl.training.arguments import evaluated_by_position, names_environment, path_of, unknown_to_evaluate
-from steadyrl.training.brought import brought
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
 from steadyrl.training.mistaken import better_told
@@ -22,6 +21,7 @@ from steadyrl.training.policies import require_same_spaces, resolve_device, with
 from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.signatures import signature_of
 from steadyrl.training.spaces import encoders_of, migrated
+from steadyrl.training.taking_along import brought
 
 
 class _Loads(Agent):

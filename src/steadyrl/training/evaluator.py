@@ -13,7 +13,6 @@ from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
-from steadyrl.training.brought import brought
 from steadyrl.training.evaluation import (
     MAX_ENVS,
     Evaluation,
@@ -24,8 +23,8 @@ from steadyrl.training.evaluation import (
     unwatched,
 )
 from steadyrl.training.generators import global_generators_kept
-from steadyrl.training.settings import read_settings
 from steadyrl.training.setup import EnvLike
+from steadyrl.training.taking_along import settings_along
 from steadyrl.training.wrapped import around_singles
 
 if TYPE_CHECKING:
@@ -96,23 +95,19 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
     if isinstance(env, gym.vector.VectorEnv):
         return make_vec(env, masks="on" if agent.policy.masked else "off")
     if env is not None:
-        settings = read_settings({**brought(agent.bundle().about, env), "env": "", "vec": _vec_of(agent)})
+        # How its own environments are stepped tells whether single ones are wrapped by default.
+        own = agent.setup.settings if agent.setup else None
+        settings = settings_along(agent.bundle().about, env, own.vec if own else "auto")
         singles = make_env_factory(
             env,
             env_kwargs=settings.env_kwargs,
             max_episode_steps=settings.max_episode_steps,
             wrappers=around_singles(settings),
         )
-        undecided = agent.setup is not None and agent.setup.settings.action_masks == "auto"
-        singles.action_masks = agent.policy.masked or undecided
+        singles.action_masks = agent.policy.masked or (own is not None and own.action_masks == "auto")
         return singles
     factory = agent.env_factory
     return factory.remake() if factory is not None and factory.can_remake else None
-
-
-def _vec_of(agent: Agent) -> str:
-    """How the agent's own environments are stepped, on which it depends whether single ones are wrapped by default."""
-    return agent.setup.settings.vec if agent.setup else "auto"
 
 
 def spared_failures(settings: RunSettings) -> frozenset[str]:

@@ -25,7 +25,6 @@ from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.spaces.masks import MaskedSpec
 from steadyrl.training.architectures import class_names
-from steadyrl.training.brought import counted_limit
 from steadyrl.training.events import Notice
 from steadyrl.training.files import jsonable
 from steadyrl.training.frames import frames_notice, frames_of
@@ -34,6 +33,7 @@ from steadyrl.training.record_form import VERSION
 from steadyrl.training.settings import SETTINGS, fields_of, read_settings, require_known
 from steadyrl.training.sizes import check_description, check_replay, check_rollout, check_sizes
 from steadyrl.training.spaces import encoders_of, reading_of, space_notices
+from steadyrl.training.taking_along import counted_limit
 from steadyrl.training.wrapped import around_singles, insist_on_bare
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]

@@ -18,8 +18,10 @@ from typing import Any
 
 import gymnasium as gym
 
+from steadyrl.configs.run import RunSettings
 from steadyrl.envs.score import RawScore
 from steadyrl.envs.sources import source_of, time_limit
+from steadyrl.training.settings import read_settings
 from steadyrl.training.wrapped import wrappers_in
 
 
@@ -43,6 +45,15 @@ def brought(about: Mapping[str, Any], env: Any) -> dict[str, Any]:
     elif options.get("time_in_obs"):
         options["max_episode_steps"] = limit or about.get("time_limit")
     return options
+
+
+def settings_along(about: Mapping[str, Any], env: Any, vec: str) -> RunSettings:
+    """The same as settings, all others being the defaults but for how environments are stepped.
+
+    Raises:
+        UserError: as `brought`, or a bundle holds what is no setting.
+    """
+    return read_settings({**brought(about, env), "env": "", "vec": vec})
 
 
 def _is_called(name: Any, env: Any) -> bool:
