@@ -96,15 +96,15 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
         return make_vec(env, masks="on" if agent.policy.masked else "off")
     if env is not None:
         # How its own environments are stepped tells whether single ones are wrapped by default.
-        own = agent.setup.settings if agent.setup else None
-        settings = settings_along(agent.bundle().about, env, own.vec if own else "auto")
+        before = agent.setup.settings if agent.setup else None
+        settings = settings_along(agent.bundle().about, env, before.vec if before else "auto")
         singles = make_env_factory(
             env,
             env_kwargs=settings.env_kwargs,
             max_episode_steps=settings.max_episode_steps,
             wrappers=around_singles(settings),
         )
-        singles.action_masks = agent.policy.masked or (own is not None and own.action_masks == "auto")
+        singles.action_masks = agent.policy.masked or (before is not None and before.action_masks == "auto")
         return singles
     factory = agent.env_factory
     return factory.remake() if factory is not None and factory.can_remake else None
