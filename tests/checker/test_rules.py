@@ -355,6 +355,7 @@ CASES = [
     Case("SRL-MSK-003", "survey", info_of({"action_masks": np.ones(2)}, Hops), Masked),
     Case("SRL-MSK-003", "survey", envs.MaskInObs, variant(envs.MaskInObs, action_masks=lambda self: np.ones(2))),
     Case("SRL-MSK-003", "survey", info_of({"action_mask": np.ones(2)}, Walk), Walk),
+    Case("SRL-MSK-003", "survey", variant(Hops, action_masks=np.ones(2)), Hops),
     Case("SRL-MSK-004", "survey", variant(Masked, info=sometimes(lambda self: self.t != 3)), Masked),
     Case("SRL-MSK-004", "survey", variant(Masked, info=sometimes(lambda self: self.t > 0)), Masked),
     Case(

@@ -99,21 +99,23 @@ class Masked(gym.Env[Any, Any]):
             self.mask = np.ones(sum(self.nvec) + 1)
         missing = (self.t == 2 and self.fault == "missing") or (self.t >= self.horizon and self.fault == "cut")
         missing = missing or (self.t == 0 and self.fault == "begun" and len(self.masks) > 1)
-        return {} if missing or hasattr(self, "action_masks") else {"action_mask": self._told()}
+        return {} if missing or callable(getattr(self, "action_masks", None)) else {"action_mask": self._told()}
 
 
 class Elsewhere(Masked):
-    """Tells its masks where no training takes them from: in `info["action_masks"]`, or in its observation."""
+    """Tells its masks where no training takes them from: in `info["action_masks"]`, in `obs`, as an attribute."""
 
     def __init__(self, place: str, beside: bool = False) -> None:
         super().__init__()
         self.place, self.beside = place, beside
+        if place == "attribute":
+            self.action_masks: Any = np.ones(4)
         if place == "obs":
             self.observation_space = spaces.Dict(state=self.observation_space, action_mask=spaces.MultiBinary(4))
 
     def _obs(self) -> Any:
         obs = super()._obs()
-        return obs if self.place == "info" else {"state": obs, "action_mask": np.ones(4, dtype=np.int8)}
+        return {"state": obs, "action_mask": np.ones(4, dtype=np.int8)} if self.place == "obs" else obs
 
     def _info(self) -> dict[str, Any]:
         told = super()._info()

@@ -284,6 +284,27 @@ def test_a_value_needs_no_mask_at_a_truncated_step(algo: str) -> None:
     assert agent.policy.sha256() == other.policy.sha256()
 
 
+@pytest.mark.parametrize("algo", ["dqn", "c51", "sac"])
+@pytest.mark.parametrize("kernels", ["auto", "torch"])
+def test_a_value_is_that_of_what_is_allowed(algo: str, kernels: str) -> None:
+    agent: Any = agent_of(algo, Masked, kernels=kernels)
+    agent.learn(60)
+    obs, masks = np.array([[0.1, 0.5], [0.3, -0.5]]), np.array([[1, 0, 1, 0], [0, 1, 0, 0]])
+    with torch.no_grad():
+        tensors = {"": torch.from_numpy(obs.astype(np.float32))}
+        net = agent.policy.net
+        if algo == "sac":
+            weights = net.actor(tensors)[0].exp().numpy() * masks
+            expected = (weights / weights.sum(1, keepdims=True) * net.q(tensors).min(dim=0).values.numpy()).sum(1)
+        else:
+            expected = np.where(masks, net.actor(tensors)[0].numpy(), -np.inf).max(1)
+    np.testing.assert_allclose(agent.value(obs, action_masks=masks), expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(agent.value(obs[0], action_masks=masks[0]), expected[0], rtol=1e-5, atol=1e-7)
+    with pytest.raises(srl.UserError, match="allows nothing"):
+        agent.value(obs[0], action_masks=np.zeros(4))
+    agent.close()
+
+
 @pytest.mark.parametrize("algo", ["ppo", "a2c"])
 def test_masks_in_parts_are_learned_and_predicted_by(algo: str) -> None:
     parts, flat = (agent_of(algo, partial(Masked, (2, 3), parts=parts)) for parts in (True, False))

@@ -57,6 +57,7 @@ class MaskSource:
             self._spec = ActionSpec.of(env.action_space)
             method = _method_of(env, name)
         self._method = method if callable(method) else None
+        self._attribute = method is not None and self._method is None
         self._used = used
         self.asks = self._method is not None
         self._unheld = None if not bind else env  # until it is known that no wrapper holds actions
@@ -107,7 +108,7 @@ class MaskSource:
             info: As the environment told it.
         """
         if self._used and self._spec is not None and self.last is None and info.get(KEY) is None:
-            where = unused_mask(obs_space, info)
+            where = f"The attribute {METHOD}, which is no method," if self._attribute else unused_mask(obs_space, info)
             if where:
                 taken = f"Masks are taken from info['{KEY}'] at every reset and step, or from a method {METHOD}()."
                 self._notes.append(f"{where} of {self._name} is not used as an action mask. {taken}")

@@ -271,20 +271,27 @@ class Agent(Surface):
             UserError: an argument does not have the shape the policy was made for, a number in the observation is not
                 finite or above 1e18, or a mask allows nothing.
         """
-        if action_masks is not None:
-            undecided = self.setup is not None and self.setup.settings.action_masks == "auto"
-            insist_on_masks(self.policy, undecided)
+        self._insist_on_masks(action_masks)
         stream = None if deterministic else self.predict_stream
         with self.computing():
             return predicted(self.policy, obs, state, episode_start, action_masks, stream)
 
-    def value(self, obs: Any, state: Any = None, episode_start: Any = None) -> npt.NDArray[np.float32]:
+    def value(
+        self, obs: Any, state: Any = None, episode_start: Any = None, action_masks: Any = None
+    ) -> npt.NDArray[np.float32]:
         """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards.
 
-        `state` and `episode_start` are what `predict` takes beside this observation.
+        `state`, `episode_start` and `action_masks` are what `predict` takes beside this observation. For DQN and SAC,
+        whose value is that of actions, V is that of the allowed ones; for PPO and A2C masks change nothing.
         """
+        self._insist_on_masks(action_masks)
         with self.computing():
-            return valued(self.policy, obs, state, episode_start)
+            return valued(self.policy, obs, state, episode_start, action_masks)
+
+    def _insist_on_masks(self, action_masks: Any) -> None:
+        if action_masks is not None:
+            undecided = self.setup is not None and self.setup.settings.action_masks == "auto"
+            insist_on_masks(self.policy, undecided)
 
     def make_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """One environment like those that the policy was trained in, its wrappers included; the caller closes it.

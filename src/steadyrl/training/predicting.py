@@ -28,9 +28,7 @@ def predicted(
     Raises:
         UserError: an argument is of another shape than the policy takes, or holds what nothing can be computed from.
     """
-    single, tree = _stored(policy, obs)
-    if action_masks is not None:
-        tree[MASK] = _masks(policy.action_spec, action_masks, _count(tree), single).astype(np.float32)
+    single, tree = _stored(policy, obs, action_masks)
     if policy.recurrent is None:
         return _given(policy, policy.predict(tree, stream), single), state
     before, starts = _remembered(policy, tree, state, episode_start, single)
@@ -56,13 +54,13 @@ def _given(policy: Policy, actions: npt.NDArray[Any], single: bool) -> Any:
     return actions[0] if single else actions
 
 
-def valued(policy: Policy, obs: Any, state: Any, episode_start: Any) -> Floats:
+def valued(policy: Policy, obs: Any, state: Any, episode_start: Any, action_masks: Any = None) -> Floats:
     """V as `Agent.value` documents it.
 
     Raises:
         UserError: as `predicted`.
     """
-    single, tree = _stored(policy, obs)
+    single, tree = _stored(policy, obs, action_masks)
     normalised = policy.normalise(tree)
     if policy.recurrent is not None:
         before, starts = _remembered(policy, tree, state, episode_start, single)
@@ -73,12 +71,14 @@ def valued(policy: Policy, obs: Any, state: Any, episode_start: Any) -> Floats:
     return np.asarray(values[0] if single else values)
 
 
-def _stored(policy: Policy, obs: Any) -> tuple[bool, ObsTree]:
-    """Whether the user gave one observation, and what was given as the policy takes it, [B, ...]."""
+def _stored(policy: Policy, obs: Any, action_masks: Any) -> tuple[bool, ObsTree]:
+    """Whether the user gave one observation, and what was given as the policy takes it, [B, ...], masks included."""
     single = policy.obs_spec.is_single(obs)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
         tree = policy.obs_spec.store(obs, batch=not single)
     require_sane(tree, single)
+    if action_masks is not None:
+        tree[MASK] = _masks(policy.action_spec, action_masks, _count(tree), single).astype(np.float32)
     return single, tree
 
 

@@ -43,6 +43,8 @@ def find_mask(space: gym.Space[Any], obs: Any, info: Any, env: Any = None) -> Ma
     given = method() if callable(method) else None
     if given is not None:
         return Mask(given, free and f"{METHOD}()")
+    if method is not None and not callable(method):
+        return Mask(method, f"the attribute {METHOD}, which is no method,")
     for holder, where in ((told, "info['{}']"), (obs, "the part '{}' of the observation")):
         for key in NEAR:
             if isinstance(holder, dict) and holder.get(key) is not None:
