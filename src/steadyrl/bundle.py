@@ -45,6 +45,8 @@ _ABOUT_OPTIONAL: dict[str, type] = {
     "wrappers": dict,
     "seed": int,
     "num_timesteps": int,
+    "time_limit": int,
+    "action_masks": str,
 }
 
 

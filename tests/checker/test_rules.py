@@ -219,6 +219,20 @@ def crash_on_last(self: Any, action: Any) -> float:
 FIXED = envs.Fixed
 NESTED = spaces.Dict(place=spaces.Box(-1, 1, (2,), np.float32))
 
+
+def info_of(info: dict[str, Any], base: type[Walk]) -> type[Walk]:
+    return variant(base, info=lambda self: dict(info))
+
+
+def sometimes(there: Callable[[Any], bool]) -> Callable[[Any], dict[str, Any]]:
+    """Masks where this is so."""
+    return lambda self: Masked.info(self) if there(self) else {}
+
+
+PARTS = (np.array([1, 0], np.int8), np.array([1, 0, 1], np.int8))
+CHOICES = with_spaces(variant(push=lambda self, action: 0.5 * float(action[0])), action=spaces.MultiDiscrete([2, 3]))
+
+
 CASES = [
     Case("SRL-SPC-001", "facts", variant(__init__=raising(ValueError("no map")))),
     Case("SRL-SPC-002", "facts", variant(action_space=None, __init__=lambda self, render_mode=None: None)),
@@ -324,6 +338,31 @@ CASES = [
     ),
     Case(
         "SRL-MSK-002", "survey", changed("info", lambda self, info: {"action_mask": np.ones(3, np.int8)}, Hops), Masked
+    ),
+    Case("SRL-MSK-002", "survey", info_of({"action_mask": "left"}, Hops), Masked),
+    Case(
+        "SRL-MSK-002",
+        "survey",
+        info_of({"action_mask": PARTS[::-1]}, CHOICES),
+        info_of({"action_mask": PARTS}, CHOICES),
+    ),
+    Case(
+        "SRL-MSK-002",
+        "survey",
+        info_of({"action_mask": np.ones(4)}, CHOICES),
+        info_of({"action_mask": np.ones(5)}, CHOICES),
+    ),
+    Case("SRL-MSK-003", "survey", info_of({"action_masks": np.ones(2)}, Hops), Masked),
+    Case("SRL-MSK-003", "survey", envs.MaskInObs, variant(envs.MaskInObs, action_masks=lambda self: np.ones(2))),
+    Case("SRL-MSK-003", "survey", info_of({"action_mask": np.ones(2)}, Walk), Walk),
+    Case("SRL-MSK-003", "survey", variant(Hops, action_masks=np.ones(2)), Hops),
+    Case("SRL-MSK-004", "survey", variant(Masked, info=sometimes(lambda self: self.t != 3)), Masked),
+    Case("SRL-MSK-004", "survey", variant(Masked, info=sometimes(lambda self: self.t > 0)), Masked),
+    Case(
+        "SRL-MSK-004",
+        "survey",
+        variant(Masked, info=sometimes(lambda self: self.t < self.horizon)),
+        variant(Masked, info=sometimes(lambda self: abs(self.x) < 1)),
     ),
     Case("SRL-GOL-001", "goals", changed("step", set_in(1, -0.5), envs.Goal), envs.Goal),
     Case(

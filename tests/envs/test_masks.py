@@ -18,7 +18,7 @@ from steadyrl.envs.types import Step
 from steadyrl.envs.vector import VectorAdapter, make_vec
 from steadyrl.errors import SteadyRLError, UserError
 from steadyrl.spaces.masks import MASK
-from support.masked import Masked
+from support.masked import Elsewhere, Masked
 
 SEEDS = [5, 6, 7]
 
@@ -95,6 +95,104 @@ def test_multidiscrete_masks_lie_side_by_side() -> None:
     nvec = (2, 3, 4)
     told = played(make_vec(partial(Masked, nvec), 2, vec="sync", masks="auto"), 12, nvec)
     assert told[-1].obs[MASK].shape == (2, 9)
+
+
+def bare_vector(make: Any, mode: AutoresetMode) -> VectorAdapter:
+    return make_vec(SyncVectorEnv([make] * 2, autoreset_mode=mode), masks="auto")
+
+
+@pytest.mark.parametrize("backend", ["sync", "async", "method", *AutoresetMode])
+def test_masks_in_parts_are_masks_one_after_the_other(backend: Any) -> None:
+    nvec = (2, 3, 4)
+    make = partial(Masked, nvec, parts=True, method=backend == "method")
+    if isinstance(backend, AutoresetMode):
+        told, plain = (
+            played(bare_vector(partial(Masked, nvec, parts=parts), backend), 12, nvec) for parts in (True, False)
+        )
+    else:
+        vec: Any = "async" if backend == "async" else "sync"
+        told = played(make_vec(make, 2, vec=vec, masks="auto"), 12, nvec)
+        plain = played(make_vec(partial(Masked, nvec), 2, vec="sync", masks="auto"), 12, nvec)
+    for one, two in zip(told, plain, strict=True):
+        np.testing.assert_array_equal(one.obs[MASK], two.obs[MASK])
+        np.testing.assert_array_equal(one.final_obs[MASK], two.final_obs[MASK])
+
+
+RAGGED = [np.ones(2), np.ones(3)]
+
+
+@pytest.mark.parametrize("backend", ["sync", "async", *AutoresetMode])
+@pytest.mark.parametrize("masks", ["auto", "off"])
+@pytest.mark.parametrize(
+    "value", [RAGGED, {"a": RAGGED}, "none", 3, object()], ids=["ragged", "dict", "str", "int", "object"]
+)
+def test_what_is_no_mask_is_refused_in_words_where_masks_are_read_and_else_left_alone(
+    value: Any, masks: Any, backend: Any
+) -> None:
+    class Odd(Masked):
+        def _info(self) -> dict[str, Any]:
+            return {"action_mask": value, "other": RAGGED, "action_masks": RAGGED}
+
+        def step(self, action: Any) -> Any:
+            self.masks[:] = [np.ones(4)]
+            return super().step(action)
+
+    Odd.__module__ = "__main__"
+    if isinstance(backend, AutoresetMode):
+        venv = make_vec(SyncVectorEnv([Odd] * 2, autoreset_mode=backend), masks=masks)
+    else:
+        factory = make_env_factory(Odd)
+        factory.action_masks = masks != "off"
+        venv = make_vec(factory, 2, vec=backend, masks=masks)
+    if masks == "off":
+        assert MASK not in venv.reset([1, 2])
+        for _ in range(7):
+            venv.step(np.zeros(2, dtype=np.int64))
+        assert venv.notes == []
+    else:
+        with pytest.raises(UserError, match=r"action_mask|action mask") as caught:
+            venv.reset([1, 2])
+        assert caught.value.code in ("mask-type", "mask-size")
+    venv.close()
+
+
+@pytest.mark.parametrize("backend", ["sync", "async", *AutoresetMode])
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_truncated_step_without_a_mask_is_told_where_its_mask_is_needed(needed: bool, backend: Any) -> None:
+    make = partial(Masked, fault="cut")
+    gymnasiums = isinstance(backend, AutoresetMode)
+    venv = bare_vector(make, backend) if gymnasiums else make_vec(make, 2, vec=backend, masks="auto")
+    if not needed:
+        ends = [step for step in played(venv, 12) if step.truncated.any()]
+        assert len(ends) == 2
+        assert all((step.final_obs[MASK][step.truncated] == 1).all() for step in ends)  # nobody asks what was allowed
+        return
+    venv.insist_on_last_masks()
+    said = r"\(environment 0\) gave no action mask in step 5 of its episode, which truncated it"
+    with pytest.raises(UserError, match=said) as caught:
+        played(venv, 12)
+    assert caught.value.code == "mask-missing"
+
+
+@pytest.mark.parametrize("backend", ["sync", "async", *AutoresetMode])
+def test_the_mask_of_a_truncated_step_is_no_mask_of_the_next_episode(backend: Any) -> None:
+    make = partial(Masked, fault="begun")
+    gymnasiums = isinstance(backend, AutoresetMode)
+    venv = bare_vector(make, backend) if gymnasiums else make_vec(make, 2, vec=backend, masks="auto")
+    with pytest.raises(UserError, match=r"\(environment 0\) gave no action mask at its reset"):
+        played(venv, 12)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_bad_mask_of_a_truncated_step_is_told_with_that_step(mode: AutoresetMode) -> None:
+    class Wide(Masked):
+        def _info(self) -> dict[str, Any]:
+            told = super()._info()
+            return {"action_mask": np.ones(5)} if self.t >= self.horizon else told
+
+    venv = bare_vector(Wide, mode)
+    with pytest.raises(UserError, match=r"\(environment 0\), in step 5 of its episode, has 5 entries"):
+        played(venv, 12)
 
 
 def test_auto_leaves_environments_without_masks_alone() -> None:
@@ -176,6 +274,46 @@ def test_masks_that_are_not_wanted_are_not_looked_at() -> None:
     venv.step(np.zeros(2, dtype=np.int64))
     venv.step(np.ones(2, dtype=np.int64))
     venv.close()
+
+
+@pytest.mark.parametrize("backend", ["sync", "async", AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("info", r"info\['action_masks'\] of .*"),
+        ("obs", r"The part 'action_mask' of the observation of .*"),
+        ("attribute", "The attribute action_masks, which is no method, of .*"),
+    ],
+)
+def test_what_is_called_like_a_mask_and_is_none_is_said_once(place: str, said: str, backend: Any) -> None:
+    if place == "attribute" and isinstance(backend, AutoresetMode):
+        pytest.skip("environments in a vector of the user's are not asked")
+    make = partial(Elsewhere, place)
+    venv = (
+        bare_vector(make, backend)
+        if isinstance(backend, AutoresetMode)
+        else make_vec(make, 2, vec=backend, masks="auto")
+    )
+    with pytest.warns(UserWarning, match=f"{said} is not used as an action mask"):
+        assert MASK not in venv.reset([1, 2])
+    for _ in range(12):
+        venv.step(np.zeros(2, dtype=np.int64))
+    venv.reset([1, 2])
+    assert len(venv.notes) == 1
+    venv.close()
+
+
+@pytest.mark.parametrize("vec", ["sync", "gymnasium"])
+@pytest.mark.parametrize("place", ["info", "obs"])
+def test_nothing_is_said_of_it_where_masks_are_used_or_not_wanted(place: str, vec: Any) -> None:
+    for masks, beside in (("auto", True), ("off", False)):
+        factory = make_env_factory(partial(Elsewhere, place, beside))
+        factory.action_masks = masks != "off"
+        vector = SyncVectorEnv([partial(Elsewhere, place, beside)] * 2)
+        venv = make_vec(vector if vec == "gymnasium" else factory, 2, masks=masks)  # type: ignore[arg-type]
+        assert (MASK in venv.reset([1, 2])) is beside
+        assert venv.notes == []
+        venv.close()
 
 
 def test_masks_of_continuous_actions_are_said_to_have_no_effect() -> None:

@@ -35,6 +35,31 @@ def test_every_form_of_a_mask_is_the_same_mask(value: Any) -> None:
     np.testing.assert_array_equal(mask, [True, False, False, True])
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        (np.array([1, 0], np.int8), np.array([0, 1, 1], np.int8)),
+        [[True, False], [False, True, True]],
+        (np.array([1.0, 0.0]), [0, 1, 1]),
+        np.array([np.array([1, 0]), np.array([0, 1, 1])], dtype=object),
+        [1, 0, 0, 1, 1],
+    ],
+)
+def test_parts_of_a_mask_are_taken_one_after_the_other(value: Any) -> None:
+    np.testing.assert_array_equal(read_mask(value, PARTS, "X"), [True, False, False, True, True])
+
+
+def test_a_mask_in_parts_is_what_gymnasium_samples_by() -> None:
+    space = gs.MultiDiscrete(np.array([[2, 3], [2, 2]]))
+    parts = ((np.array([0, 1]), np.array([1, 0, 0])), (np.array([1, 0]), np.array([0, 1])))
+    told: Any = tuple(tuple(part.astype(np.int8) for part in row) for row in parts)
+    mask = read_mask(told, ActionSpec.of(space), "X")
+    chosen = space.sample(mask=told)
+    ends = np.cumsum([0, 2, 3, 2])
+    assert mask.sum() == 4
+    np.testing.assert_array_equal(np.flatnonzero(mask), ends + chosen.ravel())
+
+
 def test_a_mask_that_was_read_is_a_copy() -> None:
     given_one = np.array([True, False, True, True])
     mask = read_mask(given_one, FOUR, "X")
@@ -52,6 +77,12 @@ def test_a_mask_that_was_read_is_a_copy() -> None:
         ("1111", FOUR, "is a str that is not an array of truth values"),
         ([1.0, np.nan, 0.0, 0.0], FOUR, "holds NaN"),
         ([[1, 0], [1]], FOUR, "is a list that is not an array of truth values"),
+        (([1, 0, 1], [1, 1]), PARTS, "X has 3 entries in part 0, but entry 0 of the action has 2 values"),
+        (([1, 0], [1, 1, 1], [1]), PARTS, "X has 3 parts, but the actions have 2 entries"),
+        (([1, 0], [0, 0, 0]), PARTS, "The action mask of X allows nothing for entry 1 of the action."),
+        (([1, 0], "abc"), PARTS, "is a tuple that is not an array of truth values"),
+        (([1, 0], [1.0, np.nan, 1.0]), PARTS, "holds NaN"),
+        (([1, 0, 1], [1, 1, 0]), ActionSpec.of(gs.MultiDiscrete([2, 4])), "3 entries in part 0, but entry 0"),
     ],
 )
 def test_what_is_no_mask_is_refused_in_words(value: Any, spec: ActionSpec, said: str) -> None:

@@ -397,3 +397,14 @@ def leave(env: Any) -> None:
 Hanging, Forking, Dying, Shouting, Leaving = (at(5, act) for act in (hang, fork, die, shout, leave))
 for _name, _made in (("Hanging", Hanging), ("Forking", Forking), ("Dying", Dying), ("Shouting", Shouting)):
     _made.__name__ = _made.__qualname__ = _name
+
+
+class MaskInObs(Hops):
+    """Its mask is a part of the observation, as PettingZoo has it."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.observation_space = spaces.Dict(place=self.observation_space, action_mask=spaces.MultiBinary(2))
+
+    def observe(self) -> Any:
+        return {"place": super().observe(), "action_mask": np.array([self.x > -0.8, self.x < 0.8], np.int8)}

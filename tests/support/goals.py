@@ -33,3 +33,16 @@ class Reach(gym.Env[Any, Any]):
 
     def _obs(self) -> dict[str, np.ndarray]:
         return {"observation": self.point.copy(), "achieved_goal": self.point.copy(), "desired_goal": self.goal.copy()}
+
+
+class Shrunk(gym.ObservationWrapper[Any, Any, Any]):
+    """Gives goals in another unit than the environment's."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        space: Any = env.observation_space
+        small = gym.spaces.Box(-1.0, 1.0, space["achieved_goal"].shape, np.float64)
+        self.observation_space = gym.spaces.Dict({**space.spaces, "achieved_goal": small, "desired_goal": small})
+
+    def observation(self, observation: Any) -> Any:
+        return {key: value if key == "observation" else value / 10.0 for key, value in observation.items()}

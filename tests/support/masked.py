@@ -26,8 +26,10 @@ class Masked(gym.Env[Any, Any]):
         form: Element type of the masks.
         method: Masks come from `action_masks()`, not in `info`.
         terminates: How episodes end.
-        fault: `empty`, `size` or `missing`: what is wrong with the mask of step 2.
+        fault: `empty`, `size` or `missing`: what is wrong with the mask of step 2; `cut`: there is none where an
+            episode truncates; `begun`: none at resets but the first.
         horizon: Steps of an episode.
+        parts: Masks are tuples of arrays, as `MultiDiscrete.sample(mask=...)` takes them.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class Masked(gym.Env[Any, Any]):
         terminates: bool = False,
         fault: str = "",
         horizon: int = 5,
+        parts: bool = False,
     ) -> None:
+        self.parts = parts
         self.observation_space = spaces.Box(-10.0, 10.0, (2,), np.float32)
         self.action_space = (
             spaces.Discrete(nvec[0], start=start) if len(nvec) == 1 else spaces.MultiDiscrete(list(nvec))
@@ -67,8 +71,11 @@ class Masked(gym.Env[Any, Any]):
         reward = float(entries.sum() / sum(self.nvec))
         return self._obs(), reward, over and self.terminates, over and not self.terminates, self._info()
 
-    def _method(self) -> Mask:
-        return self.mask
+    def _method(self) -> Any:
+        return self._told()
+
+    def _told(self) -> Any:
+        return tuple(np.split(self.mask, np.cumsum(self.nvec)[:-1])) if self.parts else self.mask
 
     def _parts(self) -> list[Mask]:
         return np.split(self.masks[-1], np.cumsum(self.nvec)[:-1])
@@ -90,8 +97,30 @@ class Masked(gym.Env[Any, Any]):
         self.masks.append(self.mask.copy())
         if self.t == 2 and self.fault == "size":
             self.mask = np.ones(sum(self.nvec) + 1)
-        told = not (self.t == 2 and self.fault == "missing") and not hasattr(self, "action_masks")
-        return {"action_mask": self.mask} if told else {}
+        missing = (self.t == 2 and self.fault == "missing") or (self.t >= self.horizon and self.fault == "cut")
+        missing = missing or (self.t == 0 and self.fault == "begun" and len(self.masks) > 1)
+        return {} if missing or callable(getattr(self, "action_masks", None)) else {"action_mask": self._told()}
+
+
+class Elsewhere(Masked):
+    """Tells its masks where no training takes them from: in `info["action_masks"]`, in `obs`, as an attribute."""
+
+    def __init__(self, place: str, beside: bool = False) -> None:
+        super().__init__()
+        self.place, self.beside = place, beside
+        if place == "attribute":
+            self.action_masks: Any = np.ones(4)
+        if place == "obs":
+            self.observation_space = spaces.Dict(state=self.observation_space, action_mask=spaces.MultiBinary(4))
+
+    def _obs(self) -> Any:
+        obs = super()._obs()
+        return {"state": obs, "action_mask": np.ones(4, dtype=np.int8)} if self.place == "obs" else obs
+
+    def _info(self) -> dict[str, Any]:
+        told = super()._info()
+        self.masks[-1][:] = 1
+        return {**(told if self.beside else {}), **({"action_masks": np.ones(4)} if self.place == "info" else {})}
 
 
 class Few(gym.Env[Any, Any]):

@@ -235,6 +235,91 @@ def test_a_mask_that_allows_nothing_ends_the_run_and_names_environment_and_step(
         agent.learn(100)
 
 
+@pytest.mark.parametrize("algo", ["dqn", "dqn n-step", "sac"])
+@pytest.mark.parametrize("vec", ["sync", "async"])
+def test_a_truncated_step_without_a_mask_ends_a_run_that_learns_from_what_could_be_done_there(
+    algo: str, vec: str
+) -> None:
+    agent = agent_of(algo, partial(Masked, fault="cut"), vec=vec)
+    said = r"\(environment 0\) gave no action mask in step 5 of its episode, which truncated it"
+    with pytest.raises(srl.UserError, match=said):
+        agent.learn(100)
+    agent.close()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_hindsight_needs_masks_wherever_another_goal_lets_an_episode_go_on(ends: bool) -> None:
+    class Goals(Masked):
+        def __init__(self) -> None:
+            super().__init__(terminates=True)
+            parts = dict.fromkeys(("observation", "achieved_goal", "desired_goal"), self.observation_space)
+            self.observation_space: Any = gym.spaces.Dict(parts)
+
+        def _obs(self) -> Any:
+            return dict.fromkeys(("observation", "achieved_goal", "desired_goal"), super()._obs())
+
+        def compute_reward(self, achieved: Any, desired: Any, info: dict[str, Any]) -> Any:
+            return np.zeros(len(achieved))
+
+    if ends:
+        Goals.compute_terminated = lambda self, achieved, desired, info: False  # type: ignore[attr-defined]
+    options = {"hindsight": "future", "n_sampled_goal": 1}
+    agent = agent_of("dqn", Goals, **options)
+    if ends:
+        with pytest.raises(srl.UserError, match="where it did end no action mask says what could be done next"):
+            agent.learn(60)
+        agent.close()
+        return
+    agent.learn(60)
+    agent.close()
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+def test_a_value_needs_no_mask_at_a_truncated_step(algo: str) -> None:
+    agent, other = (agent_of(algo, partial(Masked, fault=fault)) for fault in ("cut", ""))
+    for each in (agent, other):
+        each.learn(100)
+        each.close()
+    assert agent.policy.masked
+    assert agent.policy.sha256() == other.policy.sha256()
+
+
+@pytest.mark.parametrize("algo", ["dqn", "c51", "sac"])
+@pytest.mark.parametrize("kernels", ["auto", "torch"])
+def test_a_value_is_that_of_what_is_allowed(algo: str, kernels: str) -> None:
+    agent: Any = agent_of(algo, Masked, kernels=kernels)
+    agent.learn(60)
+    obs, masks = np.array([[0.1, 0.5], [0.3, -0.5]]), np.array([[1, 0, 1, 0], [0, 1, 0, 0]])
+    with torch.no_grad():
+        tensors = {"": torch.from_numpy(obs.astype(np.float32))}
+        net = agent.policy.net
+        if algo == "sac":
+            weights = net.actor(tensors)[0].exp().numpy() * masks
+            expected = (weights / weights.sum(1, keepdims=True) * net.q(tensors).min(dim=0).values.numpy()).sum(1)
+        else:
+            expected = np.where(masks, net.actor(tensors)[0].numpy(), -np.inf).max(1)
+    np.testing.assert_allclose(agent.value(obs, action_masks=masks), expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(agent.value(obs[0], action_masks=masks[0]), expected[0], rtol=1e-5, atol=1e-7)
+    with pytest.raises(srl.UserError, match="allows nothing"):
+        agent.value(obs[0], action_masks=np.zeros(4))
+    agent.close()
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+def test_masks_in_parts_are_learned_and_predicted_by(algo: str) -> None:
+    parts, flat = (agent_of(algo, partial(Masked, (2, 3), parts=parts)) for parts in (True, False))
+    for each in (parts, flat):
+        each.learn(100, eval_env=partial(Masked, (2, 3), parts=each is parts))
+        each.close()
+    assert parts.policy.sha256() == flat.policy.sha256()
+    one = (np.array([0, 1]), np.array([0, 0, 1]))
+    np.testing.assert_array_equal(parts.predict(np.zeros(2), action_masks=one)[0], [1, 2])
+    two = [one, (np.array([1, 0]), np.array([0, 1, 0]))]
+    np.testing.assert_array_equal(parts.predict(np.zeros((2, 2)), action_masks=two)[0], [[1, 2], [0, 1]])
+    with pytest.raises(srl.UserError, match=r"of the observation has 3 entries in part 0, but entry 0"):
+        parts.predict(np.zeros(2), action_masks=one[::-1])
+
+
 def test_masks_can_be_left_alone() -> None:
     class Lenient(Masked):
         def step(self, action: Any) -> Any:

@@ -10,6 +10,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from steadyrl.configs.wrapping import WrapperSettings
+from steadyrl.envs.make import make_env_factory
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.training.video import record_episode
 
@@ -93,6 +95,15 @@ def test_a_frame_rate_that_the_environment_does_not_name_is_30_and_said(tmp_path
     recording = record_episode(lambda obs: 0, lambda: Picture(metadata={}), tmp_path / "a.mp4", seed=0)
     assert (recording.fps, recording.fps_assumed) == (30.0, True)
     assert decoded(tmp_path / "a.mp4")[1] == 30.0
+
+
+@pytest.mark.parametrize("max_steps", [None, 2])
+def test_the_score_is_raw_whatever_is_learned_from(max_steps: int | None, tmp_path: Path) -> None:
+    factory = make_env_factory(Picture, wrappers=WrapperSettings(reward_scale=0.1))
+    recording = record_episode(
+        lambda obs: 0, lambda: factory("rgb_array"), tmp_path / "a.mp4", seed=0, max_steps=max_steps
+    )
+    assert (recording.return_, recording.length) == ((6.0, 3) if max_steps is None else (4.0, 2))
 
 
 def test_max_steps_ends_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from steadyrl.envs.autoreset import autoreset_mode, resets_twice
 from steadyrl.envs.checks import Checks, replaced
 from steadyrl.envs.episodes import Episodes
 from steadyrl.envs.inner import inner_of
-from steadyrl.envs.masks import Masks, Wanted
+from steadyrl.envs.masks import Given, Masks, Wanted
 from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.notes import FirstSteps
 from steadyrl.envs.restart import Restarts
@@ -25,6 +25,7 @@ from steadyrl.envs.state_form import insist_on_arrays, insist_on_form
 from steadyrl.envs.types import BoolArray, EnvSpec, EpisodeRecord, FloatArray, Step
 from steadyrl.errors import Ending, UserError, words
 from steadyrl.spaces import ActionSpec, ObsSpec, ObsTree
+from steadyrl.spaces.masks import mask_width
 
 
 class VectorAdapter:
@@ -71,7 +72,8 @@ class VectorAdapter:
         self.mode = autoreset_mode(env)
         self._env = env
         self._late = self.mode is AutoresetMode.NEXT_STEP  # the row after an episode's end is made up
-        self._inner = inner_of(env, spec, self.mode)
+        masked = masks != "off" and mask_width(self.action_spec) > 0
+        self._inner = inner_of(env, spec, self.mode, masks=masked)
         self._seeds_each = seeds_each
         self._resets_twice = resets_twice(env)
         self._first_steps = FirstSteps(spec.obs_space, spec.id)
@@ -114,12 +116,19 @@ class VectorAdapter:
         self._episodes.begin(list(seeds) if self._seeds_each else [None] * self.num_envs)
         stored = self._checks.stored(obs)
         self._look(obs, note)
-        return self._masks.begin(self._kept(stored), self._inner.reset_masks)
+        return self._masks.begin(self._kept(stored), {} if self._masks.used is False else self._inner.reset_masks)
 
     @property
     def allowed(self) -> Callable[[], BoolArray] | None:
         """Gives the masks of what may be done now, [N, width]; None where none are used, once reset has decided it."""
         return (lambda: self._masks.current) if self._masks.used else None
+
+    def insist_on_last_masks(self) -> None:
+        """Where masks are used, a step that truncates an episode is to give one: what may be done next is learnt from.
+
+        Else it may be left out there, as for a value function, which is asked for no mask.
+        """
+        self._masks.needs_last = True
 
     def look_for_masks(self, seeds: list[int]) -> bool:
         """Reset as the next `reset` with these seeds is to; returns whether action masks are used, then known."""
@@ -157,6 +166,7 @@ class VectorAdapter:
             self._look(obs, self._inner.note(infos))
         next_obs = final_obs = stored
         records: list[EpisodeRecord] = []
+        ends = episodes.lengths if self._masks.used else None
         if infos or not self._inner.own:
             done = terminated | truncated
             (rows,) = done.nonzero()
@@ -168,12 +178,12 @@ class VectorAdapter:
         lost = () if self._restarts is None else episodes.lost()
         if self._keeps_last:
             self._kept(next_obs)
-        if self._masks.used:
-            given = self._inner.masks(infos)
-            if self.mode is AutoresetMode.DISABLED and (terminated | truncated).any():
-                given = given[0] | self._inner.reset_masks, given[0]
-            ended, steps = (terminated, truncated), episodes.lengths
-            next_obs, final_obs = self._masks.take((next_obs, final_obs), given, ended, steps, late=self._late)
+        if ends is not None:
+            ended = terminated, truncated
+            given = self._given(infos, terminated | truncated)
+            next_obs, final_obs = self._masks.take(
+                (next_obs, final_obs), given, ended, episodes.lengths, ends, late=self._late
+            )
         elif infos and self._masks.was_open:
             self._masks.refuse_late(self._inner.masks(infos), episodes.lengths)
         step = Step(next_obs, final_obs, rewards, terminated, truncated, valid, records, broken, lost)
@@ -310,6 +320,14 @@ class VectorAdapter:
         started = {path: leaf[rows] for path, leaf in fresh.items()}
         self._checks.leaves(started, None, rows)
         return {path: replaced(leaf, rows, started[path]) for path, leaf in stored.items()}, stored
+
+    def _given(self, infos: Any, done: BoolArray) -> tuple[Given, Given]:
+        """Masks of what to act on next, and of the last observations of episodes that ended, `done` [N]."""
+        now, last = self._inner.masks(infos)
+        if self.mode is not AutoresetMode.DISABLED or not done.any():
+            return now, last
+        begun = self._inner.reset_masks
+        return {i: mask for i, mask in now.items() if not done[i]} | {i: begun[i] for i in begun if done[i]}, now
 
     def _records(
         self, rows: npt.NDArray[np.intp], terminated: BoolArray, truncated: BoolArray, infos: Any

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from steadyrl.envs.advance import AdvancingVectorEnv
 from steadyrl.envs.autoreset import final_observations, success_of
-from steadyrl.envs.masks import KEY, Given, told_masks
+from steadyrl.envs.masks import KEY, Given, told_masks, unused_mask
 from steadyrl.envs.outcome import NOTE
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.restart import RESTARTED
@@ -41,17 +41,30 @@ class GymnasiumVector:
 
     Attributes:
         own: It is one of ours: observations belong to whoever gets them, and an episode does not end without an info.
-        reset_masks: Action masks that the last reset gave.
+
+    Args:
+        env: The vector environment.
+        spec: What is known of it.
+        mode: Its autoreset mode.
+        masks: Whether a mask that nobody takes for one is worth a remark.
     """
 
     own = False
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, mode: AutoresetMode) -> None:
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], spec: EnvSpec, mode: AutoresetMode, *, masks: bool = False
+    ) -> None:
         self.env = env
         self._spec = spec
         self._mode = mode
         self._num_envs = int(env.num_envs)
-        self.reset_masks: Given = {}
+        self._looks = masks
+        self._reset_infos: Any = {}
+
+    @property
+    def reset_masks(self) -> Given:
+        """Action masks that the last reset gave."""
+        return told_masks(self._reset_infos, self._num_envs)
 
     def reset(self, **arguments: Any) -> tuple[Any, str]:
         """Observations, and a remark for the user, empty where there is none."""
@@ -60,8 +73,15 @@ class GymnasiumVector:
         except BaseException as error:
             self._raise(error, "reset()")
         obs, infos = parts_of(result, ("obs", "infos"), "reset", self._spec.id)
-        self.reset_masks = told_masks(infos, self._num_envs)
-        return obs, _note_in(infos)
+        self._reset_infos = infos
+        return obs, _note_in(infos) or self._look(infos)
+
+    def _look(self, infos: Any) -> str:
+        """A remark, once, on what is called like a mask where there is none that is taken for one."""
+        looks, self._looks = self._looks, False
+        where = unused_mask(self._spec.obs_space, infos) if looks and KEY not in infos else ""
+        taken = f"Those of a vector are taken from infos['{KEY}'], of shape [N, width], at every reset and step."
+        return f"{where} of {self._spec.id} is not used as an action mask. {taken}" if where else ""
 
     def step(self, actions: npt.NDArray[Any]) -> Told:
         """Step all environments; rewards and flags are fresh."""
@@ -181,7 +201,15 @@ def _note_in(infos: dict[str, Any]) -> str:
     return next((note for note in infos.get(NOTE, ()) if note), "")
 
 
-def inner_of(env: VectorEnv[Any, Any, Any], spec: EnvSpec, mode: AutoresetMode) -> GymnasiumVector:
-    """The vector environment to be read as it tells most cheaply; a wrapper around one of ours is read as any other."""
-    kind = OwnVector if isinstance(env, AdvancingVectorEnv) else GymnasiumVector
-    return kind(env, spec, mode)
+def inner_of(env: VectorEnv[Any, Any, Any], spec: EnvSpec, mode: AutoresetMode, *, masks: bool) -> GymnasiumVector:
+    """The vector environment to be read as it tells most cheaply; a wrapper around one of ours is read as any other.
+
+    Args:
+        env: The vector environment.
+        spec: What is known of it.
+        mode: Its autoreset mode.
+        masks: Whether action masks are looked for.
+    """
+    if isinstance(env, AdvancingVectorEnv):
+        return OwnVector(env, spec, mode)  # whose environments tell themselves what is like a mask
+    return GymnasiumVector(env, spec, mode, masks=masks)

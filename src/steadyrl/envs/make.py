@@ -27,6 +27,7 @@ from steadyrl.envs.sources import (
     Source,
     insist_on_gymnasium,
     insist_on_spaces,
+    limited,
     source_of,
     time_limit,
 )
@@ -180,6 +181,14 @@ class EnvFactory:
             return env
         with quiet_gymnasium():
             return self.wrapping.around(env, self.id, self._limits()[1], time_limit(env))
+
+    def around(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+        """An environment that the user made in all that the settings put around it, for a look at its spaces.
+
+        Raises:
+            UserError: a wrapper does not fit it, or is missing.
+        """
+        return env if self.wrapping is None else self.wrapped(limited(env, self._limits()[0], self.id))
 
     def _limits(self) -> tuple[int | None, int | None]:
         """The time limit of the environment itself, and one outside of what repeats actions, where that is the limit.

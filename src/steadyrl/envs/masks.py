@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steadyrl.envs.holding import insist_on_free
+from steadyrl.envs.shown import shown
 from steadyrl.envs.types import BoolArray
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsTree
@@ -23,6 +24,7 @@ Wanted = Literal["auto", "on", "off"]
 Given = dict[int, Any]  # the mask of an environment, by its number
 
 KEY, METHOD = "action_mask", "action_masks"
+NEAR = ("action_mask", "action_masks")  # what masks are called elsewhere: in observations, by PettingZoo, and in `info`
 
 
 class MaskSource:
@@ -55,6 +57,7 @@ class MaskSource:
             self._spec = ActionSpec.of(env.action_space)
             method = _method_of(env, name)
         self._method = method if callable(method) else None
+        self._attribute = method is not None and self._method is None
         self._used = used
         self.asks = self._method is not None
         self._unheld = None if not bind else env  # until it is known that no wrapper holds actions
@@ -73,11 +76,11 @@ class MaskSource:
             UserError: it is no mask, allows nothing, or would not bind what wrappers do.
         """
         self.last = None
+        told = info.pop(KEY, None)
         if terminated or not self._used:
-            info.pop(KEY, None)
             return
         if self._spec is None:
-            if KEY in info and not self._told:
+            if told is not None and not self._told:
                 self._told = True
                 kind = type(self._space).__name__
                 self._notes.append(
@@ -85,14 +88,44 @@ class MaskSource:
                     "Discrete and MultiDiscrete ones only."
                 )
             return
-        told = info.get(KEY)
-        if told is None and self._method is not None:
-            info[KEY] = np.array(self._method())
-        if KEY in info and info[KEY].dtype != object:  # of anything else the parent process tells
-            self.last = info[KEY] = read_mask(info[KEY], self._spec, f"{self._name}, {_when(step)},")
+        mask = self._method() if told is None and self._method is not None else told
+        if mask is not None:
+            try:
+                self.last = info[KEY] = read_mask(mask, self._spec, f"{self._name}, {_when(step)},")
+            except UserError as error:
+                if error.code != "mask-type":
+                    raise
+                info[KEY] = mask  # the parent process tells, or that it cannot be sent there
             if self._unheld is not None and step == 0:
                 env, self._unheld = self._unheld, None
                 insist_on_free(env, self._name, METHOD if told is None else None)
+
+    def look(self, obs_space: gym.Space[Any], info: dict[str, Any]) -> None:
+        """Say, after the first reset, where there is something like a mask and none that is used.
+
+        Args:
+            obs_space: Where a part of an observation may be one.
+            info: As the environment told it.
+        """
+        if self._used and self._spec is not None and self.last is None and info.get(KEY) is None:
+            where = f"The attribute {METHOD}, which is no method," if self._attribute else unused_mask(obs_space, info)
+            if where:
+                taken = f"Masks are taken from info['{KEY}'] at every reset and step, or from a method {METHOD}()."
+                self._notes.append(f"{where} of {self._name} is not used as an action mask. {taken}")
+
+
+def unused_mask(obs_space: gym.Space[Any], infos: Any) -> str:
+    """Where there is something that is called like a mask and that nobody takes for one, in words; empty for nowhere.
+
+    Args:
+        obs_space: Of one environment.
+        infos: Of one environment, or of a vector of them.
+    """
+    for key in NEAR:
+        if key != KEY and isinstance(infos, dict) and infos.get(key) is not None:
+            return f"info['{key}']"
+    parts = obs_space.spaces if isinstance(obs_space, gym.spaces.Dict) else {}
+    return next((f"The part '{key}' of the observation" for key in NEAR if key in parts), "")
 
 
 def _method_of(env: gym.Env[Any, Any], name: str) -> Any:
@@ -112,10 +145,12 @@ def _when(step: int) -> str:
     return "at its reset" if step == 0 else f"in step {step} of its episode"
 
 
-def missing_mask(name: str, step: int) -> UserError:
-    """The error for an observation that came without a mask."""
+def missing_mask(name: str, step: int, *, cut: bool = False) -> UserError:
+    """The error for an observation that came without a mask; `cut` where that step truncated the episode."""
+    which = ", which truncated it" if cut else ""
+    why = ": a truncated step is valued by what could have been done after it" if cut else ""
     return UserError(
-        f"{name} gave no action mask {_when(step)}, though masks are used.",
+        f"{name} gave no action mask {_when(step)}{which}, though masks are used{why}.",
         remedy=f"Let info['{KEY}'] hold one at every reset and step, or give the environment {METHOD}(); "
         "--action-masks off trains without.",
         code="mask-missing",
@@ -132,13 +167,16 @@ def told_masks(infos: Any, num_envs: int) -> Given:
     if values is None:
         return {}
     there = infos.get(f"_{KEY}")
-    if len(values) != num_envs or (there is not None and len(there) != num_envs):
-        raise UserError(
-            f"infos['{KEY}'] of the vector environment has {len(values)} rows for {num_envs} environments.",
-            remedy="Put one mask for each environment there.",
-            code="mask-size",
-        )
-    return {i: values[i] for i in range(num_envs) if there is None or there[i]}
+    for rows in (values, there):
+        count = len(rows) if isinstance(rows, list | tuple) or (isinstance(rows, np.ndarray) and rows.ndim) else None
+        if rows is not None and count != num_envs:
+            found = f"is {shown(rows)}" if count is None else f"has {count} rows"
+            raise UserError(
+                f"infos['{KEY}'] of the vector environment {found} for {num_envs} environments.",
+                remedy="Put one mask for each environment there.",
+                code="mask-size",
+            )
+    return {i: values[i] for i in range(num_envs) if (there is None or there[i]) and values[i] is not None}
 
 
 class Masks:
@@ -147,6 +185,7 @@ class Masks:
     Attributes:
         used: Whether there are any; None until the first reset decides.
         was_open: The first reset decides, or has decided.
+        needs_last: The observation of a truncated step is to have its mask; else one may be left out there.
 
     Args:
         wanted: `auto` uses them where the first reset gives one.
@@ -163,6 +202,7 @@ class Masks:
         self._num_envs = num_envs
         self.was_open = wanted == "auto" and mask_width(spec) > 0
         self.used: bool | None = None if self.was_open else wanted == "on"
+        self.needs_last = False
         self.current: BoolArray = np.ones((num_envs, mask_width(spec)), dtype=np.bool_)
 
     def begin(self, obs: ObsTree, given: Given) -> ObsTree:
@@ -185,6 +225,7 @@ class Masks:
         given: tuple[Given, Given],
         ended: tuple[BoolArray, BoolArray],
         steps: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
         *,
         late: bool,
     ) -> tuple[ObsTree, ObsTree]:
@@ -195,23 +236,29 @@ class Masks:
             given: Masks of what to act on next, and of the last observations of episodes that are over.
             ended: Where episodes were terminated and truncated, [N].
             steps: Steps of the running episodes, [N]; 0 where one has just begun.
+            ends: Steps of the episodes before that, [N], where they ended.
             late: What to act on next is the last observation itself, of whose masks none is asked for.
 
         Raises:
             UserError: a mask is missing, is of another size, or allows nothing.
         """
         (now, last), (terminated, truncated) = given, ended
-        over = terminated | truncated
+        over, cut = terminated | truncated, truncated & ~terminated
         if late:
             now = {i: mask for i, mask in now.items() if not terminated[i]}
-        self.current = self._read(now, over if late else np.zeros_like(over), steps)
+        if self.needs_last:
+            for i in cut.nonzero()[0].tolist():
+                if i not in (now if late else last):
+                    raise missing_mask(f"{self._name} (environment {i})", int(ends[i]), cut=True)
+        optional, steps = (over, np.where(over, ends, steps)) if late else (np.zeros_like(over), steps)
+        self.current = self._read(now, optional, steps)
         final = self.current
         if over.any() and not late:
-            rest = {i: mask for i, mask in last.items() if truncated[i] and not terminated[i]}
             final = final.copy()
             final[over] = True
-            for i, mask in rest.items():
-                final[i] = self._one(i, mask, "at the end of an episode")
+            for i, mask in last.items():
+                if cut[i]:
+                    final[i] = self._one(i, mask, _when(int(ends[i])))
         leaf = self._leaf(self.current)
         return {**obs[0], MASK: leaf}, {**obs[1], MASK: leaf if final is self.current else self._leaf(final)}
 

@@ -68,7 +68,7 @@ def insist_on_info(info: Any, name: str) -> None:
 
 
 def info_of(info: Any, name: str, step: int | None = None) -> dict[str, Any]:
-    """A fresh dictionary of what the library reads from `info`: `is_success` (bool) and `action_mask` (array).
+    """A fresh dictionary of what the library reads from `info`: `is_success` (bool) and `action_mask`, as it is.
 
     Args:
         info: What the environment told.
@@ -85,7 +85,7 @@ def info_of(info: Any, name: str, step: int | None = None) -> dict[str, Any]:
         if value is None:
             continue
         where = name if step is None else f"{name}, in step {step} of its episode,"
-        kept[key] = success_value(value, where) if key == "is_success" else np.array(value)
+        kept[key] = success_value(value, where) if key == "is_success" else value
     for key in (GAME, PART):
         if key in info:
             kept[key] = info[key]

@@ -127,7 +127,7 @@ class FromCallable:
         kwargs = dict(kwargs)
         if not takes(self._creator, "render_mode"):
             kwargs.pop("render_mode", None)
-        return _limited(self._creator(**kwargs), max_episode_steps, self.id)
+        return limited(self._creator(**kwargs), max_episode_steps, self.id)
 
 
 class FromFile:
@@ -192,10 +192,15 @@ class Instance:
                 code="env-instance",
             )
         self._handed_out = True
-        return _limited(self._env, max_episode_steps, self.id)
+        return limited(self._env, max_episode_steps, self.id)
 
 
-def _limited(env: Any, max_episode_steps: int | None, name: str) -> gym.Env[Any, Any]:
+def limited(env: Any, max_episode_steps: int | None, name: str) -> gym.Env[Any, Any]:
+    """An environment that is truncated after so many steps, None for no others than its own.
+
+    Raises:
+        UserError: it is no environment, or has a limit that comes first.
+    """
     insist_on_gymnasium(env, name)
     made: gym.Env[Any, Any] = env
     if max_episode_steps is None:

@@ -33,9 +33,9 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
     """Own copies of everything, rewards as floats, flags as bools, and errors in words.
 
     Observations are fresh arrays of the space's dtype, so that an environment may reuse its arrays. `info` keeps
-    `is_success` and `action_mask`. Actions arrive in the environment's own dtype. What the environment raises, a
-    `sys.exit` included, becomes a RunFailedError that names it, except for KeyboardInterrupt; what breaks the Gymnasium
-    interface is a UserError. A `close()` that fails is a warning.
+    `is_success` and, as truth values, `action_mask`. Actions arrive in the environment's own dtype. What the
+    environment raises, a `sys.exit` included, becomes a RunFailedError that names it, except for KeyboardInterrupt;
+    what breaks the Gymnasium interface is a UserError. A `close()` that fails is a warning.
 
     Args:
         env: The environment, with all its other wrappers.
@@ -127,6 +127,8 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         info = info_of(result[1], self._label) if result[1] else {}
         if info or self.masks.asks:
             self._put_mask(info, terminated=False, phase="reset")
+        if self._resets == 1:
+            self.masks.look(self.env.observation_space, result[1])
         return obs, self._noted(info) if self._notes else info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

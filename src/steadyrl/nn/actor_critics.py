@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from steadyrl.nn.distributions import Distribution, Params
 from steadyrl.nn.encoders import Obs
+from steadyrl.nn.masking import masked
 from steadyrl.nn.part import Part
 from steadyrl.nn.q_networks import (
     ContinuousCritics,
@@ -78,7 +79,7 @@ class DiscreteActorAndCritics(nn.Module):
         return (self.pi(obs).squeeze(-1),)
 
     def critic(self, obs: Obs) -> Tensor:
-        """Expected min_i Q_i(s, a) under the policy, [B]."""
-        weights = self.actor(obs)[0].softmax(dim=-1)
+        """Expected min_i Q_i(s, a) under the policy among what the masks allow, [B]."""
+        weights = masked(self.actor(obs), obs)[0].softmax(dim=-1)
         smallest: Tensor = self.q(obs).min(dim=0).values
         return (weights * smallest).sum(dim=-1)

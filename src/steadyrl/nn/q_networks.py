@@ -15,6 +15,7 @@ from steadyrl.nn.encoders import PLAIN, Encoder, Obs, init_part
 from steadyrl.nn.encoding import Encoding
 from steadyrl.nn.heads import SDEHead
 from steadyrl.nn.init import BlankLinear
+from steadyrl.nn.masking import masked
 from steadyrl.nn.networks import ACTIVATIONS, mlp
 from steadyrl.nn.part import Part
 from steadyrl.seeding import Stream
@@ -113,8 +114,8 @@ class DiscreteQ(nn.Module):
         return (self.means(self(obs)),)
 
     def critic(self, obs: Obs) -> Tensor:
-        """max_a Q(s, a), [B]."""
-        return self.means(self(obs)).max(dim=-1).values
+        """max_a Q(s, a) over what the masks allow, [B]."""
+        return masked(self.actor(obs), obs)[0].max(dim=-1).values
 
 
 def expected_returns(outputs: Tensor, support: Tensor | None) -> Tensor:

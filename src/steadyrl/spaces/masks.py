@@ -40,7 +40,8 @@ class MaskedSpec(ObsSpec):
 def read_mask(value: Any, spec: ActionSpec, where: str) -> Bools:
     """What an environment or a user gave as the mask of one observation, fresh, [width].
 
-    A number other than 0 allows. The shape does not matter, the number of entries does.
+    A number other than 0 allows. The shape does not matter, the number of entries does. For MultiDiscrete it may also
+    be in parts, one for each entry of the action, as Gymnasium's `MultiDiscrete.sample(mask=...)` takes them.
 
     Args:
         value: The mask.
@@ -50,8 +51,54 @@ def read_mask(value: Any, spec: ActionSpec, where: str) -> Bools:
     Raises:
         UserError: it is no mask of this size, or allows nothing.
     """
+    value = joined_mask(value, spec, where)
     masks = read_masks(np.asarray(value).reshape(1, -1) if _is_array(value) else value, spec, where)
     return np.asarray(masks[0])
+
+
+def joined_mask(value: Any, spec: ActionSpec, where: str) -> Any:
+    """The parts of a MultiDiscrete's mask one after the other, [width]; anything that is no such parts as it is.
+
+    Args:
+        value: What was given; nested tuples or lists of arrays are parts, as is an array of objects.
+        spec: What it is for.
+        where: How errors name its origin.
+
+    Raises:
+        UserError: there are other parts than the action has entries, or one is of another size.
+    """
+    if spec.kind != "multidiscrete" or not (isinstance(value, tuple | list) or _is_objects(value)):
+        return value
+    parts = _rows(value)
+    if parts is None or (_is_array(value) and not 1 < len(parts) == len(spec.nvec)):
+        return value
+    odd = next((i for i, part in enumerate(parts[: len(spec.nvec)]) if len(part) != spec.nvec[i]), None)
+    if odd is None and len(parts) == len(spec.nvec):
+        return np.concatenate(parts)
+    told = f"{len(parts)} parts, but the actions have {len(spec.nvec)} entries"
+    if odd is not None:
+        told = f"{len(parts[odd])} entries in part {odd}, but entry {odd} of the action has {spec.nvec[odd]} values"
+    raise UserError(
+        f"The action mask of {where} has {told}.",
+        remedy=f"Give {wanted_mask(spec)}, or use --action-masks off.",
+        code="mask-size",
+    )
+
+
+def _rows(value: Any) -> list[npt.NDArray[Any]] | None:
+    """Arrays of one dimension in nested tuples or lists, in order; None where anything else is among them."""
+    if _is_array(value):
+        array = np.asarray(value)
+        return list(array.reshape(-1, array.shape[-1])) if array.ndim and array.size else None
+    if not (isinstance(value, tuple | list) or _is_objects(value)):
+        return None
+    rows: list[npt.NDArray[Any]] = []
+    for part in value:
+        found = _rows(part)
+        if found is None:
+            return None
+        rows += found
+    return rows or None
 
 
 def read_masks(values: Any, spec: ActionSpec, where: str) -> Bools:
@@ -110,6 +157,10 @@ def pick_allowed(masks: npt.NDArray[Any], uniform: npt.NDArray[Any]) -> npt.NDAr
     return np.asarray((allowed.cumsum(axis=1) > wanted[:, None]).argmax(axis=1))
 
 
+def _is_objects(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == object and value.ndim > 0
+
+
 def _is_array(value: Any) -> bool:
     try:
         return np.asarray(value).dtype.kind in "biuf"
@@ -121,4 +172,6 @@ def wanted_mask(spec: ActionSpec) -> str:
     """In words, what a mask has to be."""
     if spec.kind == "discrete":
         return f"{spec.nvec[0]} truth values, one for each action"
-    return f"{mask_width(spec)} truth values, those of each entry of the action one after the other"
+    return (
+        f"{mask_width(spec)} truth values, those of each entry of the action one after the other, or a tuple of arrays"
+    )

@@ -33,6 +33,7 @@ from steadyrl.training.policies import new_policy, require_same_network, require
 from steadyrl.training.predicting import insist_on_masks, predicted, valued
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
 from steadyrl.training.surface import Surface
+from steadyrl.training.taking_along import brought
 from steadyrl.training.threads import computing_threads
 
 
@@ -224,12 +225,15 @@ class Agent(Surface):
     def set_env(self, env: EnvLike, **options: Any) -> None:
         """Give the agent another environment of the same spaces to learn in; optimiser and rollout start fresh.
 
+        What goes along of the one before, such as wrappers, is what goes along into `steadyrl.load(path, env=...)`.
+
         Raises:
             UserError: the spaces differ from the policy's, or a hyperparameter asks for another network.
         """
         about = self.about | {"num_timesteps": self.num_timesteps}
         trained = to_json(self.config) | {"seed": self.seeds.seed, "encoders": self.policy.encoding.own or None}
-        setup = prepare_again(self.algo, env, trained, options, self.setup.asked if self.setup else None)
+        before = self.setup.asked if self.setup else None
+        setup = prepare_again(self.algo, env, trained | brought(self.bundle().about, env), options, before)
         require_same_spaces(self.policy, setup)
         require_same_network(self.config, setup)
         require_compilable(setup.settings.compile, self.policy)
@@ -258,7 +262,7 @@ class Agent(Surface):
                 anew there, whatever it is.
             deterministic: The most likely action instead of a sampled one.
             action_masks: What is allowed, one truth value for each action (for MultiDiscrete those of each entry one
-                after the other), [width] or [B, width]; None is everything.
+                after the other, or a tuple of arrays), [width] or [B, width]; None is everything.
 
         Returns:
             One action or a batch of them, in the action space's shape and dtype, dictionaries and tuples of arrays
@@ -268,20 +272,27 @@ class Agent(Surface):
             UserError: an argument does not have the shape the policy was made for, a number in the observation is not
                 finite or above 1e18, or a mask allows nothing.
         """
-        if action_masks is not None:
-            undecided = self.setup is not None and self.setup.settings.action_masks == "auto"
-            insist_on_masks(self.policy, undecided)
+        self._insist_on_masks(action_masks)
         stream = None if deterministic else self.predict_stream
         with self.computing():
             return predicted(self.policy, obs, state, episode_start, action_masks, stream)
 
-    def value(self, obs: Any, state: Any = None, episode_start: Any = None) -> npt.NDArray[np.float32]:
+    def value(
+        self, obs: Any, state: Any = None, episode_start: Any = None, action_masks: Any = None
+    ) -> npt.NDArray[np.float32]:
         """V of one raw observation, (), or of a batch, [B], in the scale of raw rewards.
 
-        `state` and `episode_start` are what `predict` takes beside this observation.
+        `state`, `episode_start` and `action_masks` are what `predict` takes beside this observation. For DQN and SAC,
+        whose value is that of actions, V is that of the allowed ones; for PPO and A2C masks change nothing.
         """
+        self._insist_on_masks(action_masks)
         with self.computing():
-            return valued(self.policy, obs, state, episode_start)
+            return valued(self.policy, obs, state, episode_start, action_masks)
+
+    def _insist_on_masks(self, action_masks: Any) -> None:
+        if action_masks is not None:
+            undecided = self.setup is not None and self.setup.settings.action_masks == "auto"
+            insist_on_masks(self.policy, undecided)
 
     def make_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """One environment like those that the policy was trained in, its wrappers included; the caller closes it.
@@ -302,7 +313,8 @@ class Agent(Surface):
         """The policy as it is now, and what is known of it."""
         about = {**self.about, "algo": self.algo, "config": to_json(self.config), "num_timesteps": self.num_timesteps}
         if self.setup is not None:
-            about.pop("wrappers", None)
+            for name in ("wrappers", "time_limit", "action_masks"):
+                about.pop(name, None)
             about |= self.setup.about
         return Bundle(self.policy, about)
 

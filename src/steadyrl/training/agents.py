@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
-import gymnasium as gym
-
 from steadyrl.bundle import SUFFIX, read_bundle
 from steadyrl.config import from_json
 from steadyrl.configs.run import MAX_EPISODES
@@ -23,7 +21,7 @@ from steadyrl.training.policies import require_same_network, require_same_spaces
 from steadyrl.training.setup import EnvLike, prepare_again
 from steadyrl.training.signatures import signature_of
 from steadyrl.training.spaces import encoders_of, migrated
-from steadyrl.training.wrapped import wrappers_in
+from steadyrl.training.taking_along import brought
 
 
 class _Loads(Agent):
@@ -97,7 +95,8 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
         env: Where it may learn on, with a fresh optimiser; predicting needs none.
         **options: Settings such as `device`, `threads` or `env_kwargs`, hyperparameters that should differ, and
             `encoders`, the classes of own encoders by path. Wrappers are those that the policy was trained
-            with, unless they are among these.
+            with, unless they are among these; in the environment that it was trained in its arguments and time limit
+            stay too.
 
     Raises:
         UserError: the file is missing or damaged, the environment's spaces are not the policy's, or a hyperparameter
@@ -133,9 +132,7 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
         )
     if env is not None:
         trained = {"seed": bundle.about.get("seed", 0)} | trained_with
-        if not isinstance(env, gym.vector.VectorEnv):
-            trained |= wrappers_in(bundle.about.get("wrappers", {}))
-        setup = prepare_again(algo, env, trained, options)
+        setup = prepare_again(algo, env, trained | brought(bundle.about, env), options)
         require_same_spaces(bundle.policy, setup)
         require_same_network(config, setup)
     return AGENTS[algo].from_bundle(bundle, setup, config)

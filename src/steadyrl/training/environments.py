@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from steadyrl.configs import OffPolicyConfig
 from steadyrl.envs.nonfinite import Skipping
 from steadyrl.envs.restart import Restarts
 from steadyrl.envs.vector import VectorAdapter, make_vec
@@ -31,7 +32,7 @@ def make_environments(setup: Setup, seeds: Seeds, obs_spec: ObsSpec) -> VectorAd
     if settings.on_nonfinite != "stop":
         without_end = Restarts(num_envs, sys.maxsize, seeds.env)
         skipping = Skipping(restarts or without_end, settings.nonfinite_limit, told=True)
-    return make_vec(
+    venv = make_vec(
         setup.source,
         num_envs,
         vec=settings.vec,
@@ -42,3 +43,6 @@ def make_environments(setup: Setup, seeds: Seeds, obs_spec: ObsSpec) -> VectorAd
         obs_spec=obs_spec,
         masks=settings.action_masks,
     )
+    if isinstance(setup.resolved.config, OffPolicyConfig):
+        venv.insist_on_last_masks()  # its target is the largest value, or the mean, of what could be done there
+    return venv

@@ -26,6 +26,7 @@ from steadyrl.training.evaluation import (
 from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.policies import require_same_actions
 from steadyrl.training.setup import EnvLike
+from steadyrl.training.taking_along import settings_along
 from steadyrl.training.wrapped import around_singles
 
 if TYPE_CHECKING:
@@ -99,13 +100,17 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
     if isinstance(env, gym.vector.VectorEnv):
         return make_vec(env, masks="on" if agent.policy.masked else "off")
     if env is not None:
-        settings = agent.setup.settings if agent.setup else None
-        return make_env_factory(
+        # How its own environments are stepped tells whether single ones are wrapped by default.
+        before = agent.setup.settings if agent.setup else None
+        settings = settings_along(agent.bundle().about, env, before.vec if before else "auto")
+        singles = make_env_factory(
             env,
-            env_kwargs=dict(settings.env_kwargs) if settings and isinstance(env, str) else {},
-            max_episode_steps=settings.max_episode_steps if settings and isinstance(env, str) else None,
-            wrappers=around_singles(settings) if settings else None,
+            env_kwargs=settings.env_kwargs,
+            max_episode_steps=settings.max_episode_steps,
+            wrappers=around_singles(settings),
         )
+        singles.action_masks = agent.policy.masked or (before is not None and before.action_masks == "auto")
+        return singles
     factory = agent.env_factory
     return factory.remake() if factory is not None and factory.can_remake else None
 

@@ -17,6 +17,7 @@ from steadyrl.data.prioritised import PrioritisedReplay
 from steadyrl.data.replay import Replay
 from steadyrl.envs.goals import goal_functions
 from steadyrl.envs.types import BrokenEpisode, EpisodeRecord, VecEnv
+from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
 from steadyrl.training.off_policy import OffPolicyLoop
@@ -80,7 +81,13 @@ class Loop(Protocol):
 
 
 def make_loop(setup: Setup, policy: Policy, seeds: Seeds, venv: VecEnv, start: int = 0) -> Loop:
-    """The training loop of a setup around its environments and a policy that was trained on `start` steps before."""
+    """The training loop of a setup around its environments and a policy that was trained on `start` steps before.
+
+    Its values were learnt from rewards of another scale, perhaps: what it learns from here on is what counts.
+    """
+    config = setup.resolved.config
+    if not (isinstance(config, OnPolicyConfig) and config.normalize_reward):  # which tells its own scale
+        policy.value_scale = 1.0 / setup.settings.reward_scale
     loop = _loop(setup, policy, seeds, venv, start)
     loop.guard.skip = setup.settings.on_nonfinite == "skip"
     loop.guard.limit = setup.settings.nonfinite_limit
@@ -112,6 +119,9 @@ def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int
     sizes = (config.buffer_size, num_envs, policy.stored_spec, policy.action_spec)
     if config.hindsight != "none":
         goals = goal_functions(setup.source)
+        if policy.masked and goals.terminated is not None:
+            goals.env.close()
+            raise _ends_without_masks()
         return HindsightReplay(
             *sizes,
             gamma=config.gamma,
@@ -134,6 +144,16 @@ def _replay(setup: Setup, config: OffPolicyConfig, policy: Policy, num_envs: int
         inside=inside,
         frames=setup.frames,
         directory=directory,
+    )
+
+
+def _ends_without_masks() -> UserError:
+    """For another goal an episode may go on where it was terminated, and no mask was looked at there."""
+    return UserError(
+        "Hindsight asks compute_terminated whether an episode would have ended for another goal, but where it did end "
+        "no action mask says what could be done next.",
+        remedy="Train without masks (--action-masks off), without hindsight, or without compute_terminated.",
+        code="unsuitable",
     )
 
 

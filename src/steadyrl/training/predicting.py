@@ -14,7 +14,7 @@ from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
 from steadyrl.spaces import ActionSpec, ActionTree, ObsTree
-from steadyrl.spaces.masks import MASK, mask_width, read_mask, read_masks, wanted_mask
+from steadyrl.spaces.masks import MASK, joined_mask, mask_width, read_mask, read_masks, wanted_mask
 from steadyrl.training.guards import require_sane
 
 Floats = npt.NDArray[np.float32]
@@ -28,9 +28,7 @@ def predicted(
     Raises:
         UserError: an argument is of another shape than the policy takes, or holds what nothing can be computed from.
     """
-    single, tree = _stored(policy, obs)
-    if action_masks is not None:
-        tree[MASK] = _masks(policy.action_spec, action_masks, _count(tree), single).astype(np.float32)
+    single, tree = _stored(policy, obs, action_masks)
     if policy.recurrent is None:
         return _given(policy, policy.predict(tree, stream), single), state
     before, starts = _remembered(policy, tree, state, episode_start, single)
@@ -56,13 +54,13 @@ def _given(policy: Policy, actions: npt.NDArray[Any], single: bool) -> Any:
     return actions[0] if single else actions
 
 
-def valued(policy: Policy, obs: Any, state: Any, episode_start: Any) -> Floats:
+def valued(policy: Policy, obs: Any, state: Any, episode_start: Any, action_masks: Any = None) -> Floats:
     """V as `Agent.value` documents it.
 
     Raises:
         UserError: as `predicted`.
     """
-    single, tree = _stored(policy, obs)
+    single, tree = _stored(policy, obs, action_masks)
     normalised = policy.normalise(tree)
     if policy.recurrent is not None:
         before, starts = _remembered(policy, tree, state, episode_start, single)
@@ -73,12 +71,14 @@ def valued(policy: Policy, obs: Any, state: Any, episode_start: Any) -> Floats:
     return np.asarray(values[0] if single else values)
 
 
-def _stored(policy: Policy, obs: Any) -> tuple[bool, ObsTree]:
-    """Whether the user gave one observation, and what was given as the policy takes it, [B, ...]."""
+def _stored(policy: Policy, obs: Any, action_masks: Any) -> tuple[bool, ObsTree]:
+    """Whether the user gave one observation, and what was given as the policy takes it, [B, ...], masks included."""
     single = policy.obs_spec.is_single(obs)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
         tree = policy.obs_spec.store(obs, batch=not single)
     require_sane(tree, single)
+    if action_masks is not None:
+        tree[MASK] = _masks(policy.action_spec, action_masks, _count(tree), single).astype(np.float32)
     return single, tree
 
 
@@ -98,6 +98,10 @@ def _count(tree: ObsTree) -> int:
 def _masks(spec: ActionSpec, given: Any, count: int, single: bool) -> npt.NDArray[np.bool_]:
     """What is allowed for each observation, [B, width]; for one alone any shape with so many entries will do."""
     wanted = (mask_width(spec),) if single else (count, mask_width(spec))
+    if single:
+        given = joined_mask(given, spec, "the observation")
+    elif isinstance(given, tuple | list):
+        given = [joined_mask(mask, spec, f"observation {i} of the batch") for i, mask in enumerate(given)]
     try:
         array = np.asarray(given)
     except (ValueError, TypeError, RuntimeError):  # rows of different lengths, tensors of another device

@@ -33,6 +33,7 @@ from steadyrl.training.record_form import VERSION
 from steadyrl.training.settings import SETTINGS, fields_of, read_settings, require_known
 from steadyrl.training.sizes import check_description, check_replay, check_rollout, check_sizes
 from steadyrl.training.spaces import encoders_of, reading_of, space_notices
+from steadyrl.training.taking_along import counted_limit
 from steadyrl.training.wrapped import around_singles, insist_on_bare
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
@@ -60,6 +61,7 @@ class Setup:
         encoders: Classes of own encoders, by path.
         frames: How observations are stacked, where a replay keeps each frame once.
         spaces: Those of observations and actions as one wrapped environment has them.
+        time_limit: Steps of the policy in an episode, of which `time_in_obs` tells the share; None without that.
         masks_found: What `action_masks='auto'` became, once the environments were looked at; None where it was decided.
     """
 
@@ -74,6 +76,7 @@ class Setup:
     encoders: Mapping[str, Any] = field(default_factory=dict)
     frames: Frames | None = None
     spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None
+    time_limit: int | None = None
     masks_found: bool | None = None
 
     @property
@@ -123,6 +126,8 @@ class Setup:
             "max_episode_steps": settings.max_episode_steps,
             "seed": settings.seed,
             **({"wrappers": jsonable(settings.said)} if settings.said else {}),
+            **({"time_limit": self.time_limit} if self.time_limit else {}),
+            **({"action_masks": "off"} if self.asked.action_masks == "off" else {}),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -208,6 +213,7 @@ def prepare_training(
         encoders=encoders,
         frames=frames,
         spaces=spaces,
+        time_limit=opened.limit if settings.time_in_obs else None,
     )
     _check(setup)
     return dataclasses.replace(setup, notices=_notices(setup, seedless=options.get("seed", 0) is None))
@@ -280,6 +286,7 @@ class _Opened(NamedTuple):
     action: gym.Space[Any]
     stacking: Stacking | None  # how frames are stacked
     number: tuple[int, str] | None  # of environments in an object that was given, and what it is
+    limit: int | None  # on the steps of the policy in an episode
 
 
 def _opened(env: EnvLike, settings: RunSettings) -> _Opened:
@@ -287,7 +294,7 @@ def _opened(env: EnvLike, settings: RunSettings) -> _Opened:
     if isinstance(env, gym.vector.VectorEnv):
         insist_on_bare(settings)
         spaces = env.single_observation_space, env.single_action_space
-        return _Opened(env, *spaces, None, (env.num_envs, "a vector environment"))
+        return _Opened(env, *spaces, None, (env.num_envs, "a vector environment"), None)
     source = make_env_factory(
         env,
         env_kwargs=dict(settings.env_kwargs),
@@ -298,11 +305,12 @@ def _opened(env: EnvLike, settings: RunSettings) -> _Opened:
     number = None
     if isinstance(env, gym.Env):
         number = 1, "an environment instance"
-        probe: gym.Env[Any, Any] = env if source.wrapping is None else source.wrapped(env)
+        probe: gym.Env[Any, Any] = source.around(env)
     else:
         probe = source()
         probe.close()
-    return _Opened(source, probe.observation_space, probe.action_space, stacking_of(probe), number)
+    limit = settings.max_episode_steps or counted_limit(probe, source.wrapping.repeats if source.wrapping else 1)
+    return _Opened(source, probe.observation_space, probe.action_space, stacking_of(probe), number, limit)
 
 
 def _own_number(overrides: Mapping[str, Any], number: int, what: str) -> int:

@@ -53,7 +53,10 @@ def setup_of(folder: RunFolder, total_timesteps: int | None = None, encoders: Ma
     options = settings | hyperparameters | {"encoders": own}
     setup = prepare_training(algo, env, options, preset="none", total_timesteps=total)
     taken = setup.settings.vec, setup.settings.num_workers
-    return replace(setup, choice=Choice.of_json(config.get("backend", {}), *taken))
+    began, masks = manifest.get("settings"), setup.settings.action_masks
+    decided = isinstance(began, dict) and began.get("action_masks") == "auto" and masks != "auto"
+    found = masks == "on" if decided else None
+    return replace(setup, choice=Choice.of_json(config.get("backend", {}), *taken), masks_found=found)
 
 
 def own_encoders(names: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:

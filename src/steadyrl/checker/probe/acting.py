@@ -105,7 +105,7 @@ def _at_once(driver: Driver, action: Any, seed: int) -> Fault | bool | None:
     """What an action raises right after a reset; False where it is not valid there."""
     obs, info = driver.reset(seed=seed)
     space = driver.env.action_space
-    if not permitted(space, mask_of(space, obs, info, driver.env.unwrapped), action):
+    if not permitted(space, mask_of(space, obs, info, driver.env), action):
         return False
     try:
         driver.step(own(action))

@@ -25,7 +25,7 @@ _MOST_CORNERS = 16
 def act(policy: Policy, driver: Driver) -> Any:
     """The action of a policy where an instance is."""
     env = driver.env
-    return policy(driver.obs, mask_of(env.action_space, driver.obs, driver.info, env.unwrapped))
+    return policy(driver.obs, mask_of(env.action_space, driver.obs, driver.info, env))
 
 
 def at_random(space: gym.Space[Any]) -> Maker:

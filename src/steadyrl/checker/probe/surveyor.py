@@ -18,7 +18,7 @@ from steadyrl.checker.probe.driver import Broken, Driver
 from steadyrl.checker.probe.features import Features, Pictures
 from steadyrl.checker.probe.forms import form_of
 from steadyrl.checker.probe.kept import Kept
-from steadyrl.checker.probe.masks import mask_fault, mask_of
+from steadyrl.checker.probe.masks import MaskWatch
 from steadyrl.checker.probe.policies import Policy, always, at_random, corners, looking, sticky
 from steadyrl.checker.probe.readings import marked, number_of, truth_of
 from steadyrl.checker.probe.stage import Stage
@@ -50,6 +50,7 @@ class Surveyor:
         self._form = form_of(driver.env.observation_space)
         self._space = driver.env.action_space
         names = ("observation_space", "action_space")
+        self._masks = MaskWatch(self._space, self._note)
         self._choices = isinstance(self._space, spaces.Discrete)
         self._declared = {name: copy.deepcopy(getattr(driver.env, name)) for name in names}
         self._features = Features(driver.env.observation_space)
@@ -180,11 +181,7 @@ class Surveyor:
     def _turn(self, episode: Episode, policy: Policy, kept: Kept, log: Log) -> None:
         """One step, looked at from all sides."""
         driver, survey = self.driver, self.survey
-        mask = mask_of(self._space, driver.obs, driver.info, driver.env.unwrapped)
-        fault = mask_fault(self._space, mask)
-        if fault is not None:
-            self._note(fault[0], Place(episode.policy, episode.seed, episode.length), fault[1])
-        action = policy(driver.obs, mask)
+        action = policy(driver.obs, self._masks.asked(driver, Place(episode.policy, episode.seed, episode.length)))
         given, before = own(action), self._before()
         episode.length += 1
         self._taken += 1
@@ -200,6 +197,8 @@ class Surveyor:
         log.add(driver, given, step)
         episode.course = hash((episode.course, marked(given)))
         self._step(place, step, episode)
+        if episode.truncated and not episode.terminated:
+            self._masks.cut(driver, place)
         self._look(place, step.obs, step.info, kept, before)
 
     def _changed(self, episode: Episode, kept: Kept) -> None:
