@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from steadyrl.envs.convert import action_converter, obs_converter
+from steadyrl.envs.drawing import drawing_in, with_wrappers
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.masks import MaskSource
 from steadyrl.envs.outcome import NOTE, flag_of, info_of, insist_on_info, reward_of
@@ -71,6 +72,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.outlived = ""  # what cannot be read and is left in place by a reset, found out in the first two
         self.draws = False  # whether it draws from the generators that NumPy and Python keep for the process
         self._innermost: gym.Env[Any, Any] = env.unwrapped
+        self._drawing = drawing_in(env)
         self._watched = _WATCHED_CALLS
         self._resets = 0
         self._label = self.name if index is None else f"{self.name} (environment {index})"
@@ -99,6 +101,8 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         """
         self.elapsed = 0
         self.trace = EpisodeTrace.beginning(self._innermost, seed, options)
+        if self._drawing and seed is None:
+            self.trace.random_state = with_wrappers(self.trace.random_state, self._drawing)
         if self.kind != "native":
             self.trace.start = start_of(self.env, self.draws or self._watched > 0)
         mark = process_mark() if self._watched else None
