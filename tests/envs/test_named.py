@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from steadyrl.envs.atari import AtariFrames
+from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.named import wrapped, wrapper_of
+from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from support import games, own_wrappers
 from support.envs import SpaceProbe
@@ -103,6 +107,31 @@ def test_statistics_that_no_policy_would_hold_are_refused(name: str, cure: str) 
         around(name)
     assert cure in caught.value.remedy
     assert caught.value.code == "wrapper"
+
+
+@pytest.mark.parametrize("vec", ["sync", "async"])
+def test_statistics_of_the_users_own_are_told_once(vec: Any) -> None:
+    def own() -> gym.Env[Any, Any]:
+        return gym.wrappers.NormalizeReward(gym.wrappers.NormalizeObservation(gym.make("CartPole-v1")))
+
+    venv = make_vec(make_env_factory(own), 2, vec=vec)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        venv.reset([0, 1])
+        venv.step(np.zeros(2, dtype=np.int64))
+        venv.step(np.zeros(2, dtype=np.int64))
+    notes = sorted(str(warning.message) for warning in told)
+    assert [note.partition(",")[0] for note in notes] == ["NormalizeObservation", "NormalizeReward"]
+    assert "normalize_obs=True (--normalize-obs) does the same" in notes[0]
+    venv.close()
+
+
+def test_preprocessing_is_not_done_twice() -> None:
+    frames = AtariFrames(games.Game(), "Game", screen_size=0)
+    entry = {"name": "support.own_wrappers:preprocessed", "kwargs": {}}
+    with pytest.raises(UserError, match="and Atari preprocessing, which is on for Game, are two of the same"):
+        wrapped(frames, entry, "Game")
+    wrapped(games.Game(), entry, "Game")
 
 
 def test_statistics_beneath_are_the_users_own() -> None:

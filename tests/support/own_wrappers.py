@@ -37,6 +37,17 @@ class Normal(gym.wrappers.NormalizeObservation):
     """Learns statistics."""
 
 
+class Preprocessing(gym.wrappers.AtariPreprocessing):
+    """One that needs no OpenCV."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        gym.Wrapper.__init__(self, env)
+
+
+def preprocessed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    return Preprocessing(env)
+
+
 def normalised(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     return gym.wrappers.TimeLimit(gym.wrappers.NormalizeReward(env), 9)
 

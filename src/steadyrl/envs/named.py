@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from steadyrl.envs.atari import AtariFrames
 from steadyrl.envs.bounds import lacking
 from steadyrl.envs.registry import Wanted, import_module, load_file, without_class
 from steadyrl.errors import SteadyRLError, UserError, nearest, words
@@ -65,8 +66,14 @@ def _insist_on_fit(made: gym.Env[Any, Any], env: gym.Env[Any, Any], wrapper: str
     """Raise UserError for what Gymnasium's wrappers among those between `made` and `env` cannot do here."""
     layer: Any = made
     while isinstance(layer, gym.Wrapper) and layer is not env:
-        cure = next((cure for kind, cure in _NORMALISING.items() if isinstance(layer, kind)), None)
-        if cure is not None:
+        if isinstance(layer, gym.wrappers.AtariPreprocessing) and within(env, AtariFrames):
+            raise UserError(
+                f"The wrapper {wrapper} and Atari preprocessing, which is on for {name}, are two of the same.",
+                remedy="Leave the wrapper out, or use atari='off' (--atari off).",
+                code="wrapper",
+            )
+        cure = _cure_of(layer)
+        if cure:
             raise UserError(
                 f"The wrapper {wrapper} around {name} learns statistics, which no saved policy would hold: every "
                 "evaluation would begin with others.",
@@ -83,6 +90,29 @@ def _insist_on_fit(made: gym.Env[Any, Any], env: gym.Env[Any, Any], wrapper: str
                 code="wrapper",
             )
         layer = layer.env
+
+
+def _cure_of(layer: Any) -> str:
+    """What does the same as a wrapper that learns statistics; empty for any other."""
+    return next((cure for kind, cure in _NORMALISING.items() if isinstance(layer, kind)), "")
+
+
+def within(env: gym.Env[Any, Any], kinds: type | tuple[type, ...]) -> gym.Env[Any, Any] | None:
+    """The outermost layer of an environment that is of such a class; None where there is none."""
+    layer: Any = env
+    while isinstance(layer, gym.Wrapper) and not isinstance(layer, kinds):
+        layer = layer.env
+    return layer if isinstance(layer, kinds) else None
+
+
+def statistics_notes(env: gym.Env[Any, Any], name: str) -> list[str]:
+    """What the user should know who made an environment with wrappers that learn statistics."""
+    found = [layer for kind in _NORMALISING if (layer := within(env, kind)) is not None]
+    return [
+        f"{type(layer).__name__}, within {name}, learns statistics, which no saved policy holds: every evaluation "
+        f"begins with others. {_cure_of(layer)} does the same with statistics that are a part of the policy."
+        for layer in found
+    ]
 
 
 def wrapper_of(name: str) -> Callable[..., Any]:

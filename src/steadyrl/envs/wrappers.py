@@ -13,6 +13,7 @@ from steadyrl.envs.convert import action_converter, obs_converter
 from steadyrl.envs.drawing import drawing_in, with_wrappers
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.masks import MaskSource
+from steadyrl.envs.named import statistics_notes
 from steadyrl.envs.outcome import NOTE, flag_of, info_of, insist_on_info, reward_of
 from steadyrl.envs.score import PART
 from steadyrl.envs.snapshots.generators import process_mark
@@ -76,7 +77,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self._watched = _WATCHED_CALLS
         self._resets = 0
         self._label = self.name if index is None else f"{self.name} (environment {index})"
-        self._notes: list[str] = []
+        self._notes = [] if index else statistics_notes(env, self.name)
         self._obs = obs_converter(env.observation_space, self._label, notes=self._notes)
         self._action = action_converter(env.action_space)
         self.masks = MaskSource(env, self._label, self._notes, used=masks, bind=bind)
