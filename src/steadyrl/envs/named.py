@@ -97,12 +97,12 @@ def _cure_of(layer: Any) -> str:
     return next((cure for kind, cure in _NORMALISING.items() if isinstance(layer, kind)), "")
 
 
-def within(env: gym.Env[Any, Any], kinds: type | tuple[type, ...]) -> gym.Env[Any, Any] | None:
+def within(env: gym.Env[Any, Any], kind: type) -> gym.Env[Any, Any] | None:
     """The outermost layer of an environment that is of such a class; None where there is none."""
-    layer: Any = env
-    while isinstance(layer, gym.Wrapper) and not isinstance(layer, kinds):
+    layer = env
+    while isinstance(layer, gym.Wrapper) and not isinstance(layer, kind):
         layer = layer.env
-    return layer if isinstance(layer, kinds) else None
+    return layer if isinstance(layer, kind) else None
 
 
 def statistics_notes(env: gym.Env[Any, Any], name: str) -> list[str]:
