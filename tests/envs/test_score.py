@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from steadyrl.configs.wrapping import WrapperSettings
+from steadyrl.envs.keys import GAME, PART
 from steadyrl.envs.make import make_env_factory
-from steadyrl.envs.score import GAME, PART, LearnedReward, RawScore, WholeGames, next_life
+from steadyrl.envs.score import LearnedReward, RawScore, WholeGames, next_life
 from steadyrl.envs.types import EpisodeRecord, Step
 from steadyrl.envs.vector import make_vec
 from steadyrl.training.evaluation import run_episodes

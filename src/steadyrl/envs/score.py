@@ -10,9 +10,8 @@ import numpy as np
 
 from steadyrl.envs.atari import AtariFrames, passing
 from steadyrl.envs.drawing import lend
-
-GAME = "steadyrl_game"  # key of `info`: the raw sum of rewards of the game that is over
-PART = "steadyrl_part"  # key of `info`: only an episode for learning is over, or begins; the game goes on
+from steadyrl.envs.keys import GAME, PART
+from steadyrl.envs.told import Told
 
 Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
@@ -20,12 +19,17 @@ Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 class RawScore(gym.Wrapper[Any, Any, Any, Any]):
     """Adds up the rewards of an environment as it gives them; next to it, below every other wrapper.
 
+    Args:
+        env: The environment.
+        told: Makes what it tells fit for the wrappers around; None where it is.
+
     Attributes:
         total: Raw rewards since the last reset.
     """
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], told: Told | None = None) -> None:
         super().__init__(env)
+        self._told = told
         self.total = 0.0
         self._lent: np.random.Generator | None = None
 
@@ -41,11 +45,11 @@ class RawScore(gym.Wrapper[Any, Any, Any, Any]):
         if seed is not None:
             self._lent = lend(inner, self._lent, seed)
         result = self.env.reset(seed=seed, options=options)
+        if self._told is not None:
+            result = self._told.reset(result)
         if self._lent is not None and inner._np_random is not self._lent:
             self._lent = None
-        told: Any = result  # whatever the environment thinks that reset returns
-        infos = told[1:] if isinstance(told, tuple) else ()
-        if any("action_mask" in info for info in infos if isinstance(info, dict)):
+        if "action_mask" in result[1]:
             _TOLD.add(self)
         else:
             _TOLD.discard(self)
@@ -54,6 +58,8 @@ class RawScore(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Stepped:
         """Take a step."""
         result = self.env.step(action)
+        if self._told is not None:
+            result = self._told.step(result)
         self.total += float(result[1])
         return result
 

@@ -31,6 +31,7 @@ from steadyrl.envs.drawing import StickyActions
 from steadyrl.envs.named import wrapped
 from steadyrl.envs.score import LearnedReward, RawScore, WholeGames
 from steadyrl.envs.time_limits import OwnLimit, limits_of
+from steadyrl.envs.told import Told
 from steadyrl.errors import UserError
 
 ATARI_STACK = 4
@@ -115,7 +116,7 @@ class Wrapping:
             UserError: a wrapper does not fit it, or is missing.
         """
         settings = self.settings
-        env = score = RawScore(env)
+        env = score = RawScore(env, Told(env, name))
         if settings.time_in_obs and own_limit is not None and not limits_of(env):
             env = OwnLimit(env, own_limit)
         if self.sticky is not None:
