@@ -78,7 +78,7 @@ def test_rewards_of_any_form_are_numbers(reward: Any, settings: dict[str, Any]) 
     ids=["list", "tuple", "tensor", "picture as lists", "picture as a tensor", "picture of integers"],
 )
 def test_observations_of_any_form_are_arrays(obs: Any, space: Any, settings: dict[str, Any]) -> None:
-    plain = Tells(np.array(obs, dtype=space.dtype), space)
+    plain = Tells(np.asarray(obs).astype(space.dtype), space)
     assert outcome(Tells(obs, space), settings) == outcome(plain, settings)
 
 

@@ -171,6 +171,16 @@ class LearnedReward(gym.Wrapper[Any, Any, Any, Any]):
         return obs, learned * self._scale, *rest
 
 
+def score_of(env: gym.Env[Any, Any]) -> float | None:
+    """The raw rewards of an environment's game so far; None where its wrappers change none."""
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, RawScore):
+            return layer.total
+        layer = layer.env
+    return None
+
+
 def going_on(env: gym.Env[Any, Any], obs: Any, over: bool, info: dict[str, Any]) -> tuple[Any, bool, dict[str, Any]]:
     """As `next_life`, with all that was told beside the observation in place of the score.
 
