@@ -12,6 +12,7 @@ import pytest
 
 import steadyrl as srl
 from steadyrl.cli.train_command import parse
+from steadyrl.envs.make import make_env_factory
 from steadyrl.errors import UserError
 from steadyrl.training.comparing import first_difference
 from steadyrl.training.evaluator import Evaluator
@@ -174,6 +175,9 @@ def test_wrappers_by_name_remember_nothing_from_one_evaluation_to_the_next() -> 
     returns = [evaluator(agent.policy).returns.tolist() for _ in range(3)]
     evaluator.close()
     assert returns[0] == returns[1] == returns[2]
+    only = make_env_factory(gym.make("Pendulum-v1"), wrappers=agent.setup.settings.only if agent.setup else None)
+    alone = Evaluator(only, [1])  # there is only this one, which stays
+    assert [len(alone(agent.policy).returns) for _ in range(2)] == [1, 1]
 
 
 @pytest.mark.parametrize("normalize", [False, True])
