@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from typing import Any, NamedTuple, SupportsFloat
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from steadyrl.envs.bounds import has_bounds, least_action
+from steadyrl.envs.convert import copied
 from steadyrl.envs.time_limits import limits_of
 from steadyrl.errors import UserError
 
@@ -94,7 +94,7 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
         """Take the same step until it was taken often enough."""
         total = 0.0
         for _ in range(self._times):
-            obs, reward, terminated, truncated, info = self.env.step(copy.deepcopy(action))
+            obs, reward, terminated, truncated, info = self.env.step(copied(action))
             total += float(reward)
             if terminated or truncated:
                 break
@@ -117,8 +117,8 @@ class DelayActions(gym.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> Stepped:
         """Take the action that has waited long enough."""
-        self._waiting.append(copy.deepcopy(action))
-        return self.env.step(copy.deepcopy(self._waiting.popleft()))  # it may write into what is given each episode
+        self._waiting.append(copied(action))
+        return self.env.step(copied(self._waiting.popleft()))  # it may write into what is given each episode
 
 
 class DelayObs(gym.Wrapper[Any, Any, Any, Any]):

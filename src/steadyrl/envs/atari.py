@@ -7,7 +7,6 @@ whole game; and where a game ends within the frames of a step it shows a picture
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
@@ -19,6 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from steadyrl.configs.wrapping import WrapperSettings
 from steadyrl.envs.bounds import least_action
+from steadyrl.envs.convert import copied
 from steadyrl.errors import UserError
 
 INSTALL = "pip install 'steadyrl[atari]'"
@@ -126,7 +126,7 @@ class AtariFrames(gym.Wrapper[Any, Any, Any, Any]):
         held = action if self.pressed is None else self.pressed
         last = self.frame_skip - 1
         for frame in range(self.frame_skip):
-            _, reward, terminated, truncated, info = self.env.step(copy.deepcopy(held))
+            _, reward, terminated, truncated, info = self.env.step(copied(held))
             total += float(reward)
             if terminated or truncated or frame == last:
                 self._shoot(0)

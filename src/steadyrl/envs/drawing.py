@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import zlib
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
+
+from steadyrl.envs.convert import copied
 
 _WRAPPERS = "wrappers"  # key of a recorded random state: those of the wrappers that draw, outermost first
 
@@ -47,7 +48,7 @@ class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
         """Take this action or the last one."""
         if self._begun and self.generator.random() < self._probability:
             action = self._last
-        self._begun, self._last = True, copy.deepcopy(action)  # environments may write into what they are given
+        self._begun, self._last = True, copied(action)  # environments may write into what they are given
         return self.env.step(action)
 
 
