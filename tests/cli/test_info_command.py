@@ -5,6 +5,8 @@ import pytest
 
 from steadyrl import __version__, kernels
 from steadyrl.cli.main import main
+from steadyrl.training.setup import prepare_training
+from support.games import needs_ale
 
 
 def test_info_names_versions_and_hardware(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,6 +52,20 @@ def test_an_environment_is_told_with_what_becomes_of_it(capsys: pytest.CaptureFi
     assert document["algorithms"]["ppo"] == ""
     assert "single discrete" in document["algorithms"]["dqn"]
     assert document["made_of_them"][0] == "Observation: float32 numbers of shape (3,) -> 3 numbers."
+
+
+@needs_ale
+def test_a_game_is_told_as_training_sees_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "ALE/Pong-v5"]) == 0
+    text = capsys.readouterr().out
+    assert "Box(0, 255, (4, 84, 84), uint8)" in text
+    assert "Atari preprocessing, which train puts around this id" in text
+    setup = prepare_training("ppo", "ALE/Pong-v5", {}, preset="none")
+    becomes = next(notice.message for notice in setup.notices if notice.code == "spaces")
+    assert main(["info", "ALE/Pong-v5", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["atari"]
+    assert " ".join(document["made_of_them"]) == becomes
 
 
 def test_an_environment_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,6 @@ def test_a_class_of_the_script_is_refused() -> None:
         ({"frame_stack": 0}, "frame_stack is 0"),
         ({"frame_stack": 257}, "at most 256"),
         ({"reward_scale": 0.0}, "reward_scale is 0.0"),
-        ({"reward_scale": 2.0, "clip_reward": "sign"}, "1 where clip_reward is sign"),
         ({"sticky_actions": 1.0}, "between 0 and 0.99"),
         ({"clip_obs": 0.0}, "clip_obs is 0.0"),
         ({"clip_obs": 1.0, "rescale_obs": True}, "observations are in"),

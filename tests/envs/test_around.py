@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from steadyrl.envs.around import ActionRepeat, ChangedObs, DelayActions, DelayObs, FrameStack, Stacking, TimeInObs
+from steadyrl.envs.time_limits import OwnLimit
 from steadyrl.errors import UserError
 from support.envs import SpaceProbe
 from support.games import Game, pay_of
@@ -118,7 +119,7 @@ def test_observations_come_late() -> None:
 
 
 def test_time_is_the_last_number() -> None:
-    env = TimeInObs(Counts(spaces.Box(-1, 9, (2,), np.float32)), 4, "Counts")
+    env = TimeInObs(OwnLimit(Counts(spaces.Box(-1, 9, (2,), np.float32)), 4), "Counts")
     assert env.observation_space == spaces.Box(np.array([-1, -1, 0], np.float32), np.array([9, 9, 1], np.float32))
     for _ in range(2):
         seen = [env.reset()[0]] + [env.step(2)[0] for _ in range(5)]
@@ -149,7 +150,7 @@ def test_observations_are_clipped() -> None:
     [
         (lambda: ChangedObs(Counts(spaces.Box(-np.inf, 1, (1,))), None, "X"), "rescale_obs needs finite bounds"),
         (lambda: ChangedObs(Counts(spaces.Box(0, 9, (1,), np.uint8)), 1.0, "X"), "a Box of floats"),
-        (lambda: TimeInObs(Counts(spaces.Box(0, 9, (2, 2))), 4, "X"), "vectors of floats"),
+        (lambda: TimeInObs(OwnLimit(Counts(spaces.Box(0, 9, (2, 2))), 4), "X"), "vectors of floats"),
         (lambda: DelayActions(Counts(spaces.Box(0, 9, (1,)), spaces.Text(3)), 1, "X"), "what no action is"),
         (lambda: DelayObs(SpaceProbe(spaces.Discrete(3), spaces.Discrete(2)), 1, "X"), "delay_obs needs"),
     ],

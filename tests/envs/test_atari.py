@@ -16,6 +16,7 @@ from steadyrl.envs.atari import AtariFrames, fire_actions, idle_action
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.registry import find_spec
 from steadyrl.errors import UserError
+from support import own_wrappers
 from support.games import SHAPE, Game, needs_ale, pay_of, screen_of
 
 Picture = npt.NDArray[np.uint8]
@@ -114,6 +115,86 @@ def test_fire_and_idle_are_found_in_the_meanings() -> None:
     assert (idle_action(game), fire_actions(game)) == (0, (1, 2))
     game.get_action_meanings = lambda: ["NOOP", "UP", "DOWN"]  # type: ignore[method-assign]
     assert fire_actions(game) == ()
+
+
+BUTTONS = "support.own_wrappers:Buttons"
+
+
+def pressed(frames: int, settings: WrapperSettings, deaths: tuple[int, ...] = (), chosen: Any = 1) -> list[int]:
+    """The actions that a game of three starts got, one after each life, -1 for a reset."""
+    env = make_env_factory(partial(Game, frames, deaths), wrappers=settings)()
+    game: Any = env.unwrapped
+    env.reset(seed=0)
+    for _ in range(3):
+        over = False
+        while not over:
+            over = env.step(chosen)[2]
+        env.reset()
+    taken: list[int] = game.taken
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "chosen", "button"),
+    [
+        ({"name": BUTTONS, "kwargs": {}}, 1, 3),
+        ({"name": BUTTONS, "kwargs": {"buttons": [3, 2, 1, 0]}}, 0, 3),
+        ({"name": BUTTONS, "kwargs": {"buttons": [0, 3], "way": "numbers"}}, [1], 3),
+        ({"name": BUTTONS, "kwargs": {"way": "part"}}, {"button": 1}, 3),
+        ({"name": "TimeLimit", "kwargs": {"max_episode_steps": 999}}, 3, 3),
+    ],
+    ids=["two of them", "in another order", "numbers", "part", "none"],
+)
+def test_an_episode_begins_with_the_games_own_actions_whatever_wrappers_make_of_them(
+    wrapper: dict[str, Any], chosen: Any, button: int
+) -> None:
+    """FIRE is 1, and what comes after it 2; after a lost life nothing is done first, and that is 0."""
+    own = settings(frame_skip=1, noop_max=0, wrappers=(wrapper,))
+    taken = pressed(12, own, deaths=(6,), chosen=chosen)
+    first, rest = [-1, 1, 2, *[button] * 4], [0, 1, 2, *[button] * 3]
+    assert taken == [*first, *rest, *first, 0, 1, 2]
+
+
+def test_noops_are_the_games_own_actions() -> None:
+    own = settings(frame_skip=1, noop_max=4, fire_reset=False, wrappers=({"name": BUTTONS, "kwargs": {}},))
+    taken = pressed(30, own)
+    assert set(taken) == {-1, 0, 3}
+    assert all(taken[i + 1] == 0 for i, action in enumerate(taken) if action == -1)
+
+
+def test_wrappers_that_take_nothing_known_are_refused() -> None:
+    text = {"name": BUTTONS, "kwargs": {"way": "text"}}
+    env = make_env_factory(Game, wrappers=settings(wrappers=(text,)))()
+    with pytest.raises(UserError, match=r"which action to give to wrappers that take Text") as caught:
+        env.reset(seed=0)
+    assert "fire_reset=False and terminal_on_life_loss=False" in caught.value.remedy
+    without = settings(wrappers=(text,), fire_reset=False, terminal_on_life_loss=False)
+    make_env_factory(Game, wrappers=without)().reset(seed=0)
+
+
+@pytest.mark.parametrize("buttons", [(2, 3), (3, 2, 1, 0)])
+def test_wrappers_beneath_that_change_actions_are_refused(buttons: tuple[int, ...]) -> None:
+    def own() -> gym.Env[Any, Any]:
+        return own_wrappers.Buttons(Game(), buttons)
+
+    with pytest.raises(UserError, match="Buttons, within own, changes its actions, so that Atari") as caught:
+        make_env_factory(own, wrappers=settings())()
+    assert "(--wrapper)" in caught.value.remedy
+    nothing = settings(noop_max=0, fire_reset=False, terminal_on_life_loss=False)
+    assert make_env_factory(own, wrappers=nothing)().action_space.n == len(buttons)  # type: ignore[attr-defined]
+    make_env_factory(lambda: gym.wrappers.StickyAction(Game(), 0.5), wrappers=settings())()
+
+
+def test_a_game_that_repeats_actions_itself_takes_no_sticky_actions_besides() -> None:
+    game = Game()
+    game.ale.getFloat = lambda name: 0.25  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match=r"sticky_actions is 0\.25, but the emulator of env repeats actions itself"):
+        make_env_factory(lambda: game, wrappers=settings(sticky_actions=0.25))()
+    with pytest.raises(UserError, match=r"sticky_actions is 0\.0, but the emulator"):
+        make_env_factory(lambda: game, wrappers=settings(sticky_actions=0.0))()
+    make_env_factory(lambda: game, wrappers=settings())()
+    game.ale.getFloat = lambda name: 0.0  # type: ignore[attr-defined]
+    make_env_factory(lambda: game, wrappers=settings(sticky_actions=0.25))()
 
 
 def test_opencv_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,11 +317,36 @@ def test_frameskip_in_env_kwargs_is_refused() -> None:
 
 
 @needs_ale
+def test_two_probabilities_of_sticky_actions_are_refused() -> None:
+    find_spec("ALE/Pong-v5")
+    only = WrapperSettings(sticky_actions=0.5)
+    with pytest.raises(UserError, match=r"sticky_actions is 0.5, but env_kwargs of ALE/Pong-v5 has .*=0.1, which says"):
+        make_env_factory("ALE/Pong-v5", env_kwargs={"repeat_action_probability": 0.1}, wrappers=only)
+    make_env_factory("ALE/Pong-v5", env_kwargs={"repeat_action_probability": 0.5}, wrappers=only)
+
+
+@needs_ale
+@pytest.mark.parametrize("buttons", [(2, 5), (5, 4, 3, 2, 1, 0)])
+def test_pong_begins_alike_whatever_wrappers_make_of_its_actions(buttons: tuple[int, ...]) -> None:
+    find_spec("PongNoFrameskip-v4")
+    begun = []
+    for wrappers in ((), ({"name": BUTTONS, "kwargs": {"buttons": list(buttons)}},)):
+        env = make_env_factory("PongNoFrameskip-v4", wrappers=WrapperSettings(wrappers=wrappers))()
+        begun.append(env.reset(seed=4)[0])
+        env.close()
+    np.testing.assert_array_equal(*begun)
+
+
+@needs_ale
 def test_sticky_actions_are_the_emulators_own() -> None:
     made = partial(make_env_factory, "PongNoFrameskip-v4")
     find_spec("PongNoFrameskip-v4")
-    for asked, expected in ((0.0, 0.0), (0.25, 0.25)):
+    for asked, expected in ((None, 0.0), (0.0, 0.0), (0.25, 0.25)):
         env: Any = made(wrappers=WrapperSettings(sticky_actions=asked))()
+        assert env.unwrapped.ale.getFloat("repeat_action_probability") == expected
+        env.close()
+    for asked, expected in ((None, 0.25), (0.0, 0.0), (0.5, 0.5)):
+        env = make_env_factory("ALE/Pong-v5", wrappers=WrapperSettings(sticky_actions=asked))()
         assert env.unwrapped.ale.getFloat("repeat_action_probability") == expected
         env.close()
 

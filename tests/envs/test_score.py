@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from steadyrl.configs.wrapping import WrapperSettings
+from steadyrl.envs.keys import GAME, PART
 from steadyrl.envs.make import make_env_factory
-from steadyrl.envs.score import GAME, PART, LearnedReward, RawScore, WholeGames, next_life
+from steadyrl.envs.score import LearnedReward, RawScore, WholeGames, next_life
 from steadyrl.envs.types import EpisodeRecord, Step
 from steadyrl.envs.vector import make_vec
 from steadyrl.training.evaluation import run_episodes
@@ -130,11 +131,18 @@ def test_case_11_counters_are_right_with_lives_and_a_time_limit(vec: Any, limit:
 
 
 def test_scales_and_signs_are_learned_from_and_not_logged() -> None:
-    for changes in ({"clip_reward": "sign"}, {"clip_reward": "off", "reward_scale": 0.125}, {"clip_reward": "off"}):
+    for changes in (
+        {"clip_reward": "sign"},
+        {"clip_reward": "off", "reward_scale": 0.125},
+        {"clip_reward": "off"},
+        {"clip_reward": "sign", "reward_scale": 0.125},
+        {"clip_reward": "auto", "reward_scale": 4.0},
+    ):
         factory = make_env_factory(partial(Game, 9), wrappers=settings(frame_skip=1, **changes))
         found, records = played(make_vec(factory, 1), 9)
         raw = [pay_of(frame) for frame in range(1, 10)]
-        learned = np.sign(raw) if "sign" in changes.values() else np.array(raw) * changes.get("reward_scale", 1.0)
+        learned = np.array(raw) if changes["clip_reward"] == "off" else np.sign(raw)
+        learned = learned * changes.get("reward_scale", 1.0)
         np.testing.assert_array_equal([step.rewards[0] for step in found], learned)
         assert [record.return_ for record in records] == [sum(raw)]
 

@@ -40,7 +40,7 @@ PENDULUM: list[dict[str, Any]] = [
     {"frame_stack": 3},
     {"reward_scale": 0.1},
     {"clip_reward": "sign"},
-    {"wrappers": ["gymnasium.wrappers:NormalizeObservation", HALVES]},
+    {"wrappers": ["support.own_wrappers:Averages", HALVES]},
     {
         "action_repeat": 2, "sticky_actions": 0.25, "time_in_obs": True, "rescale_action": True, "delay_actions": 1,
         "delay_obs": 2, "frame_stack": 4, "reward_scale": 0.5, "clip_obs": 2.0,
@@ -65,16 +65,20 @@ def test_without_settings_nothing_is_put_around() -> None:
     assert names(made("CartPole-v1", {})) == ["Canonical", "TimeLimit", "OrderEnforcing"]
 
 
+def test_no_sticky_actions_are_none() -> None:
+    assert make_env_factory("CartPole-v1", wrappers=WrapperSettings(sticky_actions=0.0)).wrapping is None
+
+
 def test_the_order_is_the_one_that_is_written_down() -> None:
     env = made("Pendulum-v1", PENDULUM[-1], max_episode_steps=50)
     assert names(env) == [
         "Canonical", "FrameStack", "DelayObs", "ChangedObs", "RescaleAction", "DelayActions", "LearnedReward",
-        "WholeGames", "TimeInObs", "FlattenObservation", "TimeLimit", "ActionRepeat", "StickyAction", "RawScore",
+        "WholeGames", "TimeInObs", "FlattenObservation", "TimeLimit", "ActionRepeat", "StickyActions", "RawScore",
         "OrderEnforcing",
     ]  # fmt: skip
     game = made(partial(Game, 40, (9,)), {**GAME, "sticky_actions": 0.5, "wrappers": [HALVES]}, max_episode_steps=9)
     assert names(game) == [
-        "Canonical", "FrameStack", "LearnedReward", "WholeGames", "Halves", "TimeLimit", "AtariFrames", "StickyAction",
+        "Canonical", "FrameStack", "LearnedReward", "WholeGames", "Halves", "TimeLimit", "AtariFrames", "StickyActions",
         "RawScore",
     ]  # fmt: skip
 
@@ -140,6 +144,11 @@ def test_workers_see_the_same(settings: dict[str, Any]) -> None:
         ("CartPole-v1", {"atari": "on"}, "CartPole-v1 is no environment of ale-py"),
         ("CartPole-v1", {"wrappers": "Nonsense"}, "There is no wrapper 'Nonsense'"),
         (newest("Taxi"), {"frame_stack": 2}, "frame_stack needs observations"),
+        (
+            Game,
+            {**GAME, "action_repeat": 2},
+            "action_repeat is 2, but Atari preprocessing, which is on for Game, holds",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(env: Any, settings: dict[str, Any], said: str) -> None:

@@ -19,6 +19,63 @@ class Halves(gym.RewardWrapper[Any, Any]):
         return float(reward) * self.factor
 
 
+class Averages(gym.ObservationWrapper[Any, Any, Any]):
+    """Observations less the mean of all so far, which goes on from episode to episode."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.count = 0
+        self.mean: Any = np.zeros(env.observation_space.shape)
+
+    def observation(self, observation: Any) -> Any:
+        self.count += 1
+        self.mean = self.mean + (observation - self.mean) / self.count
+        return (observation - self.mean).astype(np.float32)
+
+
+class Normal(gym.wrappers.NormalizeObservation):
+    """Learns statistics."""
+
+
+class Preprocessing(gym.wrappers.AtariPreprocessing):
+    """One that needs no OpenCV."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        gym.Wrapper.__init__(self, env)
+
+
+def preprocessed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    return Preprocessing(env)
+
+
+def normalised(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    return gym.wrappers.TimeLimit(gym.wrappers.NormalizeReward(env), 9)
+
+
+class Buttons(gym.ActionWrapper[Any, Any, Any]):
+    """Presses one of the buttons given, by default two of them.
+
+    Args:
+        env: The environment.
+        buttons: Actions of the environment.
+        way: Actions are a number, numbers, or a part of a dictionary.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], buttons: tuple[int, ...] = (2, 3), way: str = "number") -> None:
+        super().__init__(env)
+        count = len(buttons)
+        self.action_space = {
+            "number": gym.spaces.Discrete(count),
+            "numbers": gym.spaces.MultiDiscrete([count]),
+            "part": gym.spaces.Dict({"button": gym.spaces.Discrete(count)}),
+            "text": gym.spaces.Text(1),
+        }[way]
+        self.buttons, self.way = buttons, way
+
+    def action(self, action: Any) -> Any:
+        return self.buttons[action["button"] if self.way == "part" else action[0] if self.way == "numbers" else action]
+
+
 def no_env(env: gym.Env[Any, Any]) -> str:
     return "nothing"
 

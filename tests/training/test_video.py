@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,15 @@ def test_the_score_is_raw_whatever_is_learned_from(max_steps: int | None, tmp_pa
         lambda obs: 0, lambda: factory("rgb_array"), tmp_path / "a.mp4", seed=0, max_steps=max_steps
     )
     assert (recording.return_, recording.length) == ((6.0, 3) if max_steps is None else (4.0, 2))
+
+
+def test_a_part_of_an_episode_tells_the_raw_score(tmp_path: Path) -> None:
+    wrapped = make_env_factory(Picture, wrappers=WrapperSettings(reward_scale=0.1, frame_stack=2))
+    for steps, score in ((2, 4.0), (None, 6.0)):
+        recording = record_episode(
+            lambda obs: 0, partial(wrapped, "rgb_array"), tmp_path / "a.mp4", seed=0, max_steps=steps
+        )
+        assert recording.return_ == score
 
 
 def test_max_steps_ends_it(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import pytest
 
 import steadyrl as srl
 from steadyrl.cli.train_command import parse
+from steadyrl.envs.make import make_env_factory
 from steadyrl.errors import UserError
 from steadyrl.training.comparing import first_difference
+from steadyrl.training.evaluator import Evaluator
 from steadyrl.training.events import Event
 from support import own_wrappers
 from support.games import Game, needs_ale, pay_of
@@ -164,6 +166,18 @@ def test_a_real_game_goes_on_to_the_same_bits(tmp_path: Path) -> None:
         srl.train("ppo", "ALE/Breakout-v5", total_timesteps=512, callback=callback, run_dir=run_dir, **options, **wrap)
     srl.resume(tmp_path / "stopped", say=lambda notice: None)
     assert first_difference(tmp_path / "whole", tmp_path / "stopped") is None
+
+
+def test_wrappers_by_name_remember_nothing_from_one_evaluation_to_the_next() -> None:
+    agent = srl.PPO("Pendulum-v1", **SMALL, wrappers=["support.own_wrappers:Averages"])
+    assert agent.env_factory is not None
+    evaluator = Evaluator(agent.env_factory, [1, 2, 3])
+    returns = [evaluator(agent.policy).returns.tolist() for _ in range(3)]
+    evaluator.close()
+    assert returns[0] == returns[1] == returns[2]
+    only = make_env_factory(gym.make("Pendulum-v1"), wrappers=agent.setup.settings.only if agent.setup else None)
+    alone = Evaluator(only, [1])  # there is only this one, which stays
+    assert [len(alone(agent.policy).returns) for _ in range(2)] == [1, 1]
 
 
 @pytest.mark.parametrize("normalize", [False, True])

@@ -6,12 +6,16 @@ from typing import Any
 
 from steadyrl.configs import CONFIGS
 from steadyrl.configs.suitability import check_suitable
+from steadyrl.configs.wrapping import WrapperSettings
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.sources import time_limit
+from steadyrl.envs.wrapping import stacking_of
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.training.architectures import architecture_of
 from steadyrl.training.spaces import reading_of, shown_spaces
+
+_ATARI = "Atari preprocessing, which train puts around this id; --atari off leaves it out"
 
 
 def collect(name: str) -> dict[str, Any]:
@@ -20,10 +24,11 @@ def collect(name: str) -> dict[str, Any]:
     Raises:
         UserError: the environment cannot be made.
     """
-    factory = make_env_factory(name)
+    factory = make_env_factory(name, wrappers=WrapperSettings())
     env = factory()
     try:
         observation, action, limit = env.observation_space, env.action_space, time_limit(env)
+        stacking = stacking_of(env)
     finally:
         env.close()
     found: dict[str, Any] = {
@@ -31,12 +36,13 @@ def collect(name: str) -> dict[str, Any]:
         "observation_space": str(observation),
         "action_space": str(action),
         "max_episode_steps": limit,
+        "atari": factory.wrapping is not None and factory.wrapping.atari,
         "made_of_them": [],
         "algorithms": {},
     }
     config = CONFIGS["ppo"]()
     try:
-        obs_spec, action_spec = ObsSpec.of(observation, reading_of(config, {})), ActionSpec.of(action)
+        obs_spec, action_spec = ObsSpec.of(observation, reading_of(config, {}, stacking)), ActionSpec.of(action)
     except UserError as error:
         return found | {"algorithms": dict.fromkeys(CONFIGS, str(error))}
     found["made_of_them"] = shown_spaces(architecture_of(config).encoding(), obs_spec, action_spec)
@@ -53,6 +59,7 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     limit = found["max_episode_steps"]
     return [
         ("environment", found["env"]),
+        *([("wrappers", _ATARI)] if found["atari"] else []),
         ("observations", found["observation_space"]),
         ("actions", found["action_space"]),
         ("time limit", "none" if limit is None else f"{limit} steps"),

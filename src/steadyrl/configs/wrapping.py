@@ -38,14 +38,16 @@ class WrapperSettings:
     clip_reward: Literal["auto", "sign", "off"] = "auto"
     """Learns from the sign of the reward; auto is sign with Atari preprocessing, else off. Logged scores are raw."""
     reward_scale: float = 1.0
-    """Learns from the reward times this. Logged scores are raw."""
+    """Learns from the reward, or its sign, times this. Logged scores are raw."""
     wrappers: tuple[Any, ...] = ()
     """A wrapper by name, such as gymnasium.wrappers:FlattenObservation, package.module:Class or file.py:Class, or with
     arguments as {"name": NAME, "kwargs": {...}}; again for more, from the inside out."""
     action_repeat: int = 1
-    """Steps of the environment that an action is repeated for (Atari: frame_skip); their rewards are added up."""
-    sticky_actions: float = 0.0
-    """Probability that the last action is taken instead of the chosen one; with ale-py's ids, of every frame."""
+    """Steps of the environment that an action is repeated for; their rewards are added up. With Atari preprocessing
+    frame_skip does this."""
+    sticky_actions: float | None = None
+    """Probability that the last action is taken instead of the chosen one; with ale-py's ids, of every frame, and None
+    is the game's own (0.25 in the -v5 ids), 0 none."""
     time_in_obs: bool = False
     """The share of the time limit that has passed is the last number of the observation."""
     rescale_obs: bool = False
@@ -66,15 +68,14 @@ class WrapperSettings:
         at_least_one(self, "frame_skip", "action_repeat")
         not_negative_whole(self, "noop_max", "screen_size", "delay_actions", "delay_obs")
         positive(self, "reward_scale")
-        in_range(self, 0.0, 0.99, "sticky_actions")
+        if self.sticky_actions is not None:
+            in_range(self, 0.0, 0.99, "sticky_actions")
         if self.frame_stack is not None:
             at_least_one(self, "frame_stack")
             if self.frame_stack > MAX_FRAMES:
                 raise fail(self, "frame_stack", f"at most {MAX_FRAMES}")
         if self.clip_obs is not None:
             positive(self, "clip_obs")
-        if self.clip_reward == "sign" and self.reward_scale != 1.0:
-            raise fail(self, "reward_scale", "1 where clip_reward is sign")
         if self.rescale_action and self.clip_action:
             raise fail(self, "clip_action", "off where rescale_action is on")
         if self.rescale_obs and self.clip_obs is not None:

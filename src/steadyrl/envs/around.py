@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from steadyrl.envs.bounds import has_bounds, least_action
+from steadyrl.envs.convert import copied
+from steadyrl.envs.time_limits import limits_of
 from steadyrl.errors import UserError
 
 Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
@@ -78,7 +81,10 @@ class FrameStack(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
-    """Each action is taken several times, and the rewards are added up; the end of an episode ends it."""
+    """Each action is taken several times, and the rewards are added up; the end of an episode ends it.
+
+    The environment gets its own copy each time, as it may write into it.
+    """
 
     def __init__(self, env: gym.Env[Any, Any], times: int) -> None:
         super().__init__(env)
@@ -88,7 +94,7 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
         """Take the same step until it was taken often enough."""
         total = 0.0
         for _ in range(self._times):
-            obs, reward, terminated, truncated, info = self.env.step(action)
+            obs, reward, terminated, truncated, info = self.env.step(copied(action))
             total += float(reward)
             if terminated or truncated:
                 break
@@ -111,8 +117,8 @@ class DelayActions(gym.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> Stepped:
         """Take the action that has waited long enough."""
-        self._waiting.append(np.array(action) if isinstance(action, np.ndarray) else action)
-        return self.env.step(self._waiting.popleft())
+        self._waiting.append(copied(action))
+        return self.env.step(copied(self._waiting.popleft()))  # it may write into what is given each episode
 
 
 class DelayObs(gym.Wrapper[Any, Any, Any, Any]):
@@ -144,35 +150,44 @@ class DelayObs(gym.Wrapper[Any, Any, Any, Any]):
 class TimeInObs(gym.Wrapper[Any, Any, Any, Any]):
     """The last number of the observation is the share of the time limit that has passed (Pardo et al. 2018).
 
+    The limits themselves tell it, each in its own steps, so that wrappers may repeat actions above or below them; of
+    several limits that counts which ends the episode first.
+
     Args:
         env: The environment, whose observations are vectors.
-        limit: Steps of an episode.
-        name: How errors call the environment.
+        name: How errors call it.
+
+    Raises:
+        UserError: it has no time limit, or its observations are something else.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], limit: int, name: str) -> None:
+    def __init__(self, env: gym.Env[Any, Any], name: str) -> None:
         super().__init__(env)
+        self._limits = limits_of(env)
+        if not self._limits:
+            raise UserError(
+                f"time_in_obs needs a time limit, and {name} has none.",
+                remedy="Set max_episode_steps (--max-episode-steps).",
+                code="bad-value",
+            )
         space = box_of(env, name, "time_in_obs", dimensions=(1,), kinds="f")
-        self._limit = limit
-        self._elapsed = 0
         dtype: Any = space.dtype
         low, high = np.append(space.low, 0.0).astype(dtype), np.append(space.high, 1.0).astype(dtype)
         self.observation_space = spaces.Box(low, high, dtype=dtype.type)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """No time has passed."""
-        self._elapsed = 0
         obs, info = self.env.reset(seed=seed, options=options)
         return self._timed(obs), info
 
     def step(self, action: Any) -> Stepped:
         """Take a step."""
-        self._elapsed += 1
         obs, *rest = self.env.step(action)
         return self._timed(obs), *rest  # type: ignore[return-value]
 
     def _timed(self, obs: Any) -> npt.NDArray[Any]:
-        return np.append(obs, min(self._elapsed / self._limit, 1.0)).astype(self.observation_space.dtype)
+        passed = max(limit._elapsed_steps / limit._max_episode_steps for limit in self._limits)
+        return np.append(obs, min(passed, 1.0)).astype(self.observation_space.dtype)
 
 
 class ChangedObs(gym.ObservationWrapper[Any, Any, Any]):
@@ -187,7 +202,7 @@ class ChangedObs(gym.ObservationWrapper[Any, Any, Any]):
         space = box_of(env, name, "rescale_obs" if clip is None else "clip_obs", kinds="f" if clip else "fiu")
         self._clip = clip
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-        if clip is None and not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        if clip is None and not (has_bounds(space) and (low < high).all()):
             raise UserError(
                 f"rescale_obs needs finite bounds, but the observations of {name} are {space}.",
                 remedy="Use normalize_obs (--normalize-obs), which learns their scale, or clip_obs.",
@@ -195,14 +210,14 @@ class ChangedObs(gym.ObservationWrapper[Any, Any, Any]):
             )
         self._middle, self._half = ((low + high) / 2, (high - low) / 2) if clip is None else (low, high)
         self._dtype = np.dtype(np.float64 if space.dtype == np.float64 else np.float32)
-        bounds = (-1.0, 1.0) if clip is None else (np.maximum(low, -clip), np.minimum(high, clip))
+        bounds = (-1.0, 1.0) if clip is None else (np.clip(low, -clip, clip), np.clip(high, -clip, clip))
         shaped = [np.broadcast_to(bound, space.shape).astype(self._dtype) for bound in bounds]
         self.observation_space = spaces.Box(shaped[0], shaped[1], dtype=self._dtype.type)
 
     def observation(self, observation: Any) -> npt.NDArray[Any]:
         """As it is seen."""
         if self._clip is not None:
-            clipped: npt.NDArray[Any] = np.clip(observation, -self._clip, self._clip)
+            clipped: npt.NDArray[Any] = np.clip(np.asarray(observation, self._dtype), -self._clip, self._clip)
             return clipped
         scaled: npt.NDArray[Any] = ((observation - self._middle) / self._half).astype(self._dtype)
         return scaled
@@ -231,15 +246,11 @@ def box_of(
 
 
 def _zero_action(space: gym.Space[Any], name: str) -> Any:
-    if isinstance(space, spaces.Discrete):
-        return np.dtype(space.dtype).type(space.start)
-    if isinstance(space, spaces.Box):
-        return np.clip(np.zeros(space.shape, dtype=space.dtype), space.low, space.high)
-    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
-        start = getattr(space, "start", 0)
-        return np.zeros(space.shape, dtype=space.dtype) + np.asarray(start, dtype=space.dtype)
-    raise UserError(
-        f"delay_actions does not know what no action is in {space} of {name}.",
-        remedy="Leave delay_actions (--delay-actions) out.",
-        code="bad-value",
-    )
+    found = None if isinstance(space, spaces.Dict | spaces.Tuple) else least_action(space)
+    if found is None:
+        raise UserError(
+            f"delay_actions does not know what no action is in {space} of {name}.",
+            remedy="Leave delay_actions (--delay-actions) out.",
+            code="bad-value",
+        )
+    return found

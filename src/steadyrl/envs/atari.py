@@ -17,6 +17,8 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from steadyrl.configs.wrapping import WrapperSettings
+from steadyrl.envs.bounds import least_action
+from steadyrl.envs.convert import copied
 from steadyrl.errors import UserError
 
 INSTALL = "pip install 'steadyrl[atari]'"
@@ -62,6 +64,10 @@ class AtariFrames(gym.Wrapper[Any, Any, Any, Any]):
         screen_size: Height and width; 0 leaves pictures as they are.
         grayscale: [H, W] instead of [H, W, 3].
 
+    Attributes:
+        frame_skip: Frames of a step.
+        pressed: An action of the game that is held in the place of those that come; None for none.
+
     Raises:
         UserError: it is no environment of ale-py or skips frames itself, or OpenCV is missing.
     """
@@ -93,6 +99,7 @@ class AtariFrames(gym.Wrapper[Any, Any, Any, Any]):
             )
         self._resize = _resizer() if screen_size else None
         self.frame_skip = frame_skip
+        self.pressed: Any = None
         self._noop_max = noop_max
         self._size = screen_size
         self._grayscale = grayscale
@@ -107,7 +114,7 @@ class AtariFrames(gym.Wrapper[Any, Any, Any, Any]):
         _, info = self.env.reset(seed=seed, options=options)
         frames = int(self.env.unwrapped.np_random.integers(1, self._noop_max + 1)) if self._noop_max else 0
         for _ in range(frames):
-            _, _, terminated, truncated, info = self.env.step(idle_action(self.env))
+            _, _, terminated, truncated, info = self.env.step(idle_action(self.env.unwrapped))
             if terminated or truncated:
                 _, info = self.env.reset()
         self._shoot(0)
@@ -116,9 +123,10 @@ class AtariFrames(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Hold an action for the frames of a step; rewards are added up."""
         total = 0.0
+        held = action if self.pressed is None else self.pressed
         last = self.frame_skip - 1
         for frame in range(self.frame_skip):
-            _, reward, terminated, truncated, info = self.env.step(action)
+            _, reward, terminated, truncated, info = self.env.step(copied(held))
             total += float(reward)
             if terminated or truncated or frame == last:
                 self._shoot(0)
@@ -140,6 +148,43 @@ class AtariFrames(gym.Wrapper[Any, Any, Any, Any]):
             return picture.copy()
         seen: npt.NDArray[np.uint8] = self._resize(picture, self._size)
         return seen
+
+
+def insist_on_own_actions(env: gym.Env[Any, Any], name: str) -> None:
+    """Raise UserError where wrappers beneath the preprocessing make other actions of those that it takes by itself."""
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        changes = isinstance(layer, gym.ActionWrapper) and not isinstance(layer, gym.wrappers.StickyAction)
+        if changes or layer.action_space != layer.env.action_space:
+            raise UserError(
+                f"{type(layer).__name__}, within {name}, changes its actions, so that Atari preprocessing cannot do "
+                "nothing or press FIRE at the beginning of episodes.",
+                remedy="Put that wrapper around the preprocessing, with the game's id as the environment: "
+                "wrappers=['path/to/file.py:Class'] (--wrapper). Or set noop_max=0, fire_reset=False and "
+                "terminal_on_life_loss=False (--noop-max 0 --no-fire-reset --no-terminal-on-life-loss).",
+                code="bad-value",
+            )
+        layer = layer.env
+
+
+def passing(space: gym.Space[Any], action: Any) -> Any:
+    """What wrappers are given for an action of the game itself: it, where they take actions like it, else any.
+
+    Raises:
+        UserError: nothing is known that they take.
+    """
+    pressed = isinstance(action, np.ndarray)
+    if isinstance(space, spaces.Box if pressed else spaces.Discrete) and space.contains(action):
+        return action
+    found = least_action(space)
+    if found is None:
+        raise UserError(
+            f"Atari preprocessing does not know which action to give to wrappers that take {space}.",
+            remedy="Set fire_reset=False and terminal_on_life_loss=False (--no-fire-reset --no-terminal-on-life-loss), "
+            "or leave that wrapper out.",
+            code="bad-value",
+        )
+    return found
 
 
 def idle_action(env: gym.Env[Any, Any]) -> Any:

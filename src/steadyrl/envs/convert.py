@@ -74,6 +74,13 @@ def action_converter(space: gym.Space[Any]) -> Converter:
     return to_array
 
 
+def copied(action: Any) -> Any:
+    """An action to be given away: whoever gets it may write into it."""
+    if type(action) is np.ndarray and action.dtype != object:
+        return action.copy()
+    return action if isinstance(action, int | np.integer) else copy.deepcopy(action)
+
+
 def _tree_of_actions(space: gym.Space[Any]) -> Converter:
     tree = Tree.of(space)
     parts = {path: action_converter(part) for path, part in leaf_spaces(space)}

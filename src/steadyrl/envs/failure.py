@@ -17,7 +17,8 @@ class Failure:
         step: Of its episode, counted from 1; 0 before the first.
         seed: What reset was given; None where the environment drew on.
         options: What reset was given.
-        random_state: Of the environment's own generator just before reset; None where a seed was given or it has none.
+        random_state: Of the environment's own generator just before reset, and of wrappers that draw (`drawing.py`);
+            None where a seed was given or there is none.
         actions: As the environment took them, in order, the one of the failing step included.
         whole: False where not all actions were kept.
         error: Type and text of what it raised.

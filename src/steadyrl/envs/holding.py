@@ -12,6 +12,7 @@ import gymnasium as gym
 
 from steadyrl.envs.around import ActionRepeat, DelayActions
 from steadyrl.envs.atari import AtariFrames
+from steadyrl.envs.drawing import StickyActions
 from steadyrl.envs.score import RawScore
 from steadyrl.errors import UserError
 
@@ -19,7 +20,7 @@ _NO_SOURCES = ("steadyrl", "gymnasium")  # packages whose wrappers put no masks 
 
 
 class _Holder(NamedTuple):
-    kind: type
+    kind: type | tuple[type, ...]
     does: str
     cure: str
 
@@ -28,7 +29,7 @@ _HOLDERS = (
     _Holder(ActionRepeat, "action_repeat takes each action several times", "action_repeat (--action-repeat)"),
     _Holder(DelayActions, "delay_actions takes actions later", "delay_actions (--delay-actions)"),
     _Holder(
-        gym.wrappers.StickyAction,
+        (StickyActions, gym.wrappers.StickyAction),
         "sticky_actions takes the last action again",
         "sticky_actions (--sticky-actions), or a StickyAction of your own,",
     ),

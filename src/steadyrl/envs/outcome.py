@@ -6,14 +6,43 @@ from typing import Any
 
 import numpy as np
 
+from steadyrl.envs.keys import GAME, PART
 from steadyrl.envs.nonfinite import ABSURD
-from steadyrl.envs.score import GAME, PART
 from steadyrl.envs.shown import shown
 from steadyrl.errors import UserError
 
 NOTE = "steadyrl_note"  # the key of `info` under which a remark for the user travels to the parent process
 
+MIGRATE = (
+    "It has to follow Gymnasium, not the old gym: reset(self, *, seed=None, options=None) returns (obs, info), "
+    "step(self, action) returns (obs, reward, terminated, truncated, info); the class is derived from gymnasium.Env."
+)
+
 _KEPT_INFO = ("is_success", "action_mask")
+
+
+def insist_on_pair(result: Any, name: str) -> None:
+    """Raise UserError unless `reset()` returned what it has to: an observation and a dictionary."""
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise old_gym(f"reset() of {name} returned {_count_of(result)} instead of (obs, info).")
+    insist_on_info(result[1], name)
+
+
+def insist_on_five(result: Any, name: str) -> None:
+    """Raise UserError unless `step()` returned five values."""
+    if type(result) is not tuple or len(result) != 5:
+        raise old_gym(f"step() of {name} returned {_count_of(result)} instead of five.")
+
+
+def old_gym(message: str) -> UserError:
+    """The error for what breaks Gymnasium's interface."""
+    return UserError(message, remedy=MIGRATE, code="old-gym")
+
+
+def _count_of(result: Any) -> str:
+    if isinstance(result, tuple):
+        return f"{len(result)} value{'s' if len(result) != 1 else ''}"
+    return f"one {type(result).__name__}"
 
 
 def reward_of(value: Any, name: str) -> float:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator, parse_env_id, registry
@@ -25,6 +25,27 @@ _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
 _EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "classic-control": "video", "toy-text": "video"}
 
 _ATARI = re.compile(r"\w+NoFrameskip-v\d+")  # ids of ale-py that have no namespace
+
+
+class Wanted(NamedTuple):
+    """What is looked for in a file.
+
+    Attributes:
+        base: Class of Gymnasium that it is derived from.
+        what: Its name in errors.
+        names: How it may be named.
+        code: Of the errors.
+    """
+
+    base: type
+    what: str
+    names: str
+    code: str
+
+
+_ENVIRONMENT = Wanted(
+    gym.Env, "environment", "ENV is a Gymnasium id, package.module:Id-v0 or path/to/file.py:ClassName.", "env-file"
+)
 
 _MISSPELT = 0.8  # an id less like every known one than this may well be the right id of a package not yet imported
 
@@ -126,47 +147,47 @@ def import_module(module: str, name: str) -> None:
         raise _broken_module(module, name, error) from error
 
 
-def load_file(path: Path, class_name: str) -> Callable[..., Any]:
+def load_file(path: Path, class_name: str, wanted: Wanted = _ENVIRONMENT) -> Callable[..., Any]:
     """The class or function of this name in a Python file; the file's own folder can be imported from.
 
     Raises:
         UserError: the file or the name does not exist, or the file raises an error.
     """
     name = f"{path}:{class_name}"
-    module = _module_of(path, name)
+    module = _module_of(path, name, wanted)
     creator = getattr(module, class_name, None)
     if not callable(creator):
-        found = _env_classes(module)
+        found = _classes_in(module, wanted.base)
         what = "defines no" if creator is None else f"holds a {type(creator).__name__} instead of a class at"
         raise UserError(
             f"The file {path} {what} '{class_name}'.",
-            remedy=nearest(class_name, found) or f"It has {', '.join(found) or 'no environment classes'}.",
-            code="env-file",
+            remedy=nearest(class_name, found) or f"It has {', '.join(found) or f'no {wanted.what} classes'}.",
+            code=wanted.code,
         )
     made: Callable[..., Any] = creator
     return made
 
 
-def without_class(path: str) -> UserError:
+def without_class(path: str, wanted: Wanted = _ENVIRONMENT) -> UserError:
     """The error for a file that is given without the class in it.
 
     Raises:
         UserError: the file does not exist or raises an error.
     """
-    found = _env_classes(_module_of(Path(path), path))
+    found = _classes_in(_module_of(Path(path), path, wanted), wanted.base)
     return UserError(
-        f"'{path}' names a file, but no environment class in it.",
+        f"'{path}' names a file, but no {wanted.what} class in it.",
         remedy=f"Write {' or '.join(f'{path}:{name}' for name in found)}."
         if found
-        else f"It defines no class derived from gymnasium.Env; with one, write {path}:ClassName.",
-        code="env-file",
+        else f"It defines no class derived from gymnasium.{wanted.base.__name__}; with one, write {path}:ClassName.",
+        code=wanted.code,
     )
 
 
-def _env_classes(module: ModuleType) -> list[str]:
-    """Names of the environment classes that a file itself defines."""
+def _classes_in(module: ModuleType, base: type) -> list[str]:
+    """Names of the classes derived from another that a file itself defines."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
-    return [value.__name__ for value in own if isinstance(value, type) and issubclass(value, gym.Env)]
+    return [value.__name__ for value in own if isinstance(value, type) and issubclass(value, base)]
 
 
 def _class_of_module(module: str, name: str) -> UserError:
@@ -179,20 +200,16 @@ def _class_of_module(module: str, name: str) -> UserError:
     )
 
 
-def _module_of(path: Path, name: str) -> ModuleType:
+def _module_of(path: Path, name: str, wanted: Wanted) -> ModuleType:
     if not path.is_file():
-        raise UserError(
-            f"There is no file {path}.",
-            remedy="ENV is a Gymnasium id, package.module:Id-v0 or path/to/file.py:ClassName.",
-            code="env-file",
-        )
+        raise UserError(f"There is no file {path}.", remedy=wanted.names, code=wanted.code)
     path = path.resolve()
     module_name = f"steadyrl_env_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
     if module_name in sys.modules:
         return sys.modules[module_name]
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise UserError(f"{path} is no Python file.", remedy="Its name has to end in .py.", code="env-file")
+        raise UserError(f"{path} is no Python file.", remedy="Its name has to end in .py.", code=wanted.code)
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     module = importlib.util.module_from_spec(spec)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from steadyrl.envs.drawing import drawing_in, parted
 from steadyrl.envs.failure import Failure
 from steadyrl.envs.failures import Record
 from steadyrl.envs.make import EnvFactory
@@ -58,7 +59,7 @@ def replay(record: Record, factory: EnvFactory, render_mode: str | None = None) 
             remedy="Look at the traceback in the file.",
             code="bad-failure",
         )
-    generator = None if recorded.random_state is None else _generator(recorded.random_state)
+    generator, drawing = _generators(recorded.random_state)
     try:
         env = factory(render_mode, index=recorded.env_index)
     except UserError as error:
@@ -67,6 +68,8 @@ def replay(record: Record, factory: EnvFactory, render_mode: str | None = None) 
         found = failure_in_making(recorded.env_index, error.__cause__)
         return Outcome(_compared(recorded, found), found, error.__cause__, 0)
     try:
+        for layer, own in zip(drawing_in(env), drawing, strict=False):
+            layer.generator = own
         outcome = _run(env, recorded, generator)
     except BaseException:
         env.close()
@@ -151,18 +154,27 @@ def _parts(obs: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from _parts(part, join(path, key))
 
 
-def _generator(state: dict[str, Any]) -> np.random.Generator:
-    kind = _GENERATORS.get(str(state.get("bit_generator")))
+def _generators(state: dict[str, Any] | None) -> tuple[np.random.Generator | None, list[np.random.Generator]]:
+    """That of the environment itself, None where it has none, and those of its wrappers, outermost first."""
+    if state is None:
+        return None, []
     try:
-        if kind is None:
-            raise ValueError(f"the generator {str(state.get('bit_generator'))[:40]!r} is not known")
-        insist_on_position(kind.__name__, state)
-        bits = kind()
-        bits.state = state
+        own, wrappers = parted(state)
+        return None if own is None else _generator(own), [_generator(each) for each in wrappers]
     except (ValueError, TypeError, KeyError, OverflowError, IndexError) as error:
         raise UserError(
             f"The field 'random_state' is no state of a generator: {type(error).__name__}: {error}.",
             remedy="Give a file that a run wrote into its folder failures.",
             code="bad-failure",
         ) from error
+
+
+def _generator(state: Any) -> np.random.Generator:
+    told = state.get("bit_generator") if isinstance(state, dict) else state
+    kind = _GENERATORS.get(str(told))
+    if kind is None:
+        raise ValueError(f"the generator {str(told)[:40]!r} is not known")
+    insist_on_position(kind.__name__, state)
+    bits = kind()
+    bits.state = state
     return np.random.Generator(bits)

@@ -8,8 +8,10 @@ from weakref import WeakSet
 import gymnasium as gym
 import numpy as np
 
-GAME = "steadyrl_game"  # key of `info`: the raw sum of rewards of the game that is over
-PART = "steadyrl_part"  # key of `info`: only an episode for learning is over, or begins; the game goes on
+from steadyrl.envs.atari import AtariFrames, passing
+from steadyrl.envs.drawing import lend
+from steadyrl.envs.keys import GAME, PART
+from steadyrl.envs.told import Told
 
 Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
@@ -17,13 +19,19 @@ Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 class RawScore(gym.Wrapper[Any, Any, Any, Any]):
     """Adds up the rewards of an environment as it gives them; next to it, below every other wrapper.
 
+    Args:
+        env: The environment.
+        told: Makes what it tells fit for the wrappers around; None where it is.
+
     Attributes:
         total: Raw rewards since the last reset.
     """
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], told: Told | None = None) -> None:
         super().__init__(env)
+        self._told = told
         self.total = 0.0
+        self._lent: np.random.Generator | None = None
 
     @property
     def told_mask(self) -> bool:
@@ -33,10 +41,15 @@ class RawScore(gym.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """A game begins."""
         self.total = 0.0
+        inner = self.env.unwrapped
+        if seed is not None:
+            self._lent = lend(inner, self._lent, seed)
         result = self.env.reset(seed=seed, options=options)
-        told: Any = result  # whatever the environment thinks that reset returns
-        infos = told[1:] if isinstance(told, tuple) else ()
-        if any("action_mask" in info for info in infos if isinstance(info, dict)):
+        if self._told is not None:
+            result = self._told.reset(result)
+        if self._lent is not None and inner._np_random is not self._lent:
+            self._lent = None
+        if "action_mask" in result[1]:
             _TOLD.add(self)
         else:
             _TOLD.discard(self)
@@ -45,6 +58,8 @@ class RawScore(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Stepped:
         """Take a step."""
         result = self.env.step(action)
+        if self._told is not None:
+            result = self._told.step(result)
         self.total += float(result[1])
         return result
 
@@ -62,8 +77,9 @@ class WholeGames(gym.Wrapper[Any, Any, Any, Any]):
         env: The environment, with all wrappers that belong to the game.
         score: Its raw rewards.
         lives: Whether a lost life ends the episode.
-        begin: Actions that every episode begins with.
-        idle: The action that does nothing.
+        begin: Actions of the game itself that every episode begins with.
+        idle: That which does nothing.
+        frames: Takes these, whatever the wrappers around it make of actions; None where `env` does.
     """
 
     def __init__(
@@ -74,8 +90,10 @@ class WholeGames(gym.Wrapper[Any, Any, Any, Any]):
         lives: bool = False,
         begin: tuple[Any, ...] = (),
         idle: Any = 0,
+        frames: AtariFrames | None = None,
     ) -> None:
         super().__init__(env)
+        self._frames = frames
         self._score = score
         self._by_life = lives
         self._begin = list(begin)
@@ -92,7 +110,7 @@ class WholeGames(gym.Wrapper[Any, Any, Any, Any]):
         if not goes_on:
             obs, info = self.env.reset(seed=seed, options=options)
         for action in actions:
-            obs, _, terminated, truncated, info = self.env.step(action)
+            obs, _, terminated, truncated, info = self._pressed(action)
             if terminated or truncated:
                 ended, goes_on = (self._score.total if goes_on else ended), False
                 obs, info = self.env.reset()
@@ -118,17 +136,27 @@ class WholeGames(gym.Wrapper[Any, Any, Any, Any]):
                 return obs, reward, True, False, {**info, PART: True}
         return obs, reward, terminated, truncated, info
 
+    def _pressed(self, action: Any) -> Stepped:
+        """Take a step with an action of the game itself."""
+        if self._frames is None:
+            return self.env.step(action)
+        self._frames.pressed = action
+        try:
+            return self.env.step(passing(self.env.action_space, action))
+        finally:
+            self._frames.pressed = None
+
     def _lives_left(self) -> int:
         return int(self.env.unwrapped.ale.lives())  # type: ignore[attr-defined]
 
 
 class LearnedReward(gym.Wrapper[Any, Any, Any, Any]):
-    """What is learned from instead of the reward.
+    """What is learned from instead of the reward: it, or its sign, times a factor.
 
     Args:
         env: The environment.
-        sign: Its sign (Mnih et al. 2015).
-        scale: Or the reward times this.
+        sign: Whether its sign stands for the reward (Mnih et al. 2015).
+        scale: The factor.
     """
 
     def __init__(self, env: gym.Env[Any, Any], *, sign: bool = False, scale: float = 1.0) -> None:
@@ -143,8 +171,18 @@ class LearnedReward(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Stepped:
         """Take a step."""
         obs, reward, *rest = self.env.step(action)
-        learned = float(np.sign(float(reward))) if self._sign else float(reward) * self._scale
-        return obs, learned, *rest
+        learned = float(np.sign(float(reward))) if self._sign else float(reward)
+        return obs, learned * self._scale, *rest
+
+
+def score_of(env: gym.Env[Any, Any]) -> float | None:
+    """The raw rewards of an environment's game so far; None where its wrappers change none."""
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, RawScore):
+            return layer.total
+        layer = layer.env
+    return None
 
 
 def going_on(env: gym.Env[Any, Any], obs: Any, over: bool, info: dict[str, Any]) -> tuple[Any, bool, dict[str, Any]]:

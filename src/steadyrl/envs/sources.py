@@ -14,8 +14,8 @@ from gymnasium.envs.registration import registry
 
 from steadyrl.envs.arguments import check_arguments, takes
 from steadyrl.envs.envpool import PREFIX, FromEnvPool
+from steadyrl.envs.outcome import MIGRATE
 from steadyrl.envs.registry import creator_of, find_spec, load_file, without_class
-from steadyrl.envs.wrappers import MIGRATE
 from steadyrl.errors import UserError
 
 

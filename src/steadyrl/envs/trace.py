@@ -20,7 +20,8 @@ class EpisodeTrace:
     Attributes:
         seed: What reset was given; None where the environment drew on.
         options: What reset was given.
-        random_state: Of the environment's own generator just before reset; None where a seed was given or it has none.
+        random_state: Of the environment's own generator just before reset, and of wrappers that draw (`drawing.py`);
+            None where a seed was given or there is none.
         actions: As the environment got them, in order.
         whole: False where actions beyond `MAX_ACTIONS` were not kept.
         begun: Whether there was a reset.

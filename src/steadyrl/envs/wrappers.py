@@ -10,21 +10,19 @@ import gymnasium as gym
 import numpy as np
 
 from steadyrl.envs.convert import action_converter, obs_converter
+from steadyrl.envs.drawing import drawing_in, with_wrappers
 from steadyrl.envs.failure import Failure
+from steadyrl.envs.keys import PART
 from steadyrl.envs.masks import MaskSource
-from steadyrl.envs.outcome import NOTE, flag_of, info_of, insist_on_info, reward_of
-from steadyrl.envs.score import PART
+from steadyrl.envs.named import statistics_notes
+from steadyrl.envs.outcome import NOTE, flag_of, info_of, insist_on_five, insist_on_pair, old_gym, reward_of
 from steadyrl.envs.snapshots.generators import process_mark
 from steadyrl.envs.snapshots.native import obstacle
 from steadyrl.envs.snapshots.replay import opaque_parts, outlived, start_of
 from steadyrl.envs.snapshots.state import Kind
 from steadyrl.envs.trace import MAX_ACTIONS, EpisodeTrace
-from steadyrl.errors import Ending, RunFailedError, SteadyRLError, UserError, words
+from steadyrl.errors import Ending, RunFailedError, SteadyRLError, words
 
-MIGRATE = (
-    "It has to follow Gymnasium, not the old gym: reset(self, *, seed=None, options=None) returns (obs, info), "
-    "step(self, action) returns (obs, reward, terminated, truncated, info); the class is derived from gymnasium.Env."
-)
 _ARRAYS = gym.spaces.Box | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
 _WATCHED_CALLS = 12  # resets and steps in which an environment that draws from the process's generators is found out
 
@@ -71,10 +69,11 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         self.outlived = ""  # what cannot be read and is left in place by a reset, found out in the first two
         self.draws = False  # whether it draws from the generators that NumPy and Python keep for the process
         self._innermost: gym.Env[Any, Any] = env.unwrapped
+        self._drawing = drawing_in(env)
         self._watched = _WATCHED_CALLS
         self._resets = 0
         self._label = self.name if index is None else f"{self.name} (environment {index})"
-        self._notes: list[str] = []
+        self._notes = [] if index else statistics_notes(env, self.name)
         self._obs = obs_converter(env.observation_space, self._label, notes=self._notes)
         self._action = action_converter(env.action_space)
         self.masks = MaskSource(env, self._label, self._notes, used=masks, bind=bind)
@@ -99,6 +98,8 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         """
         self.elapsed = 0
         self.trace = EpisodeTrace.beginning(self._innermost, seed, options)
+        if self._drawing and seed is None:
+            self.trace.random_state = with_wrappers(self.trace.random_state, self._drawing)
         if self.kind != "native":
             self.trace.start = start_of(self.env, self.draws or self._watched > 0)
         mark = process_mark() if self._watched else None
@@ -109,9 +110,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             self._raise(error, "in reset()", "reset")
         if mark is not None:
             self._watch(mark)
-        if not (isinstance(result, tuple) and len(result) == 2):
-            raise self._old(f"reset() of {self._label} returned {_kind(result)} instead of (obs, info).")
-        insist_on_info(result[1], self._label)
+        insist_on_pair(result, self._label)
         obs = result[0]
         plain = type(obs) is np.ndarray and obs.dtype == self._dtype and obs.shape == self._shape
         self.last = obs = obs.copy() if plain else self._obs(obs)
@@ -159,8 +158,7 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             self._raise(error, f"in step {self.elapsed} of its episode", "step")
         if mark is not None:
             self._watch(mark)
-        if type(result) is not tuple or len(result) != 5:
-            raise self._old(f"step() of {self._label} returned {_kind(result)} instead of five.")
+        insist_on_five(result, self._label)
         obs, reward, terminated, truncated, info = result
         plain = type(obs) is np.ndarray and obs.dtype == self._dtype and obs.shape == self._shape
         self.last = obs = obs.copy() if plain else self._obs(obs)
@@ -222,9 +220,9 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
             raise error
         text = words(error)
         if isinstance(error, TypeError) and "reset() got an unexpected keyword argument" in text:
-            raise self._old(f"reset() of {self._label} does not take seed= and options= ({text}).") from error
+            raise old_gym(f"reset() of {self._label} does not take seed= and options= ({text}).") from error
         if isinstance(error, ValueError) and "expected 5, got 4" in text:  # a wrapper such as TimeLimit met them first
-            raise self._old(f"step() of {self._label} returned 4 values instead of five.") from error
+            raise old_gym(f"step() of {self._label} returned 4 values instead of five.") from error
         number = "" if self.index is None else f" {self.index}"
         unlike = " In a training, eval_freq 0 does without evaluations."
         failed = RunFailedError(
@@ -236,9 +234,6 @@ class Canonical(gym.Wrapper[Any, Any, Any, Any]):
         if phase is not None:
             failed.failure = failure_of(self, phase, error)
         raise failed from error
-
-    def _old(self, message: str) -> UserError:
-        return UserError(message, remedy=MIGRATE, code="old-gym")
 
 
 def failure_of(env: Canonical, phase: Literal["make", "reset", "step", "close"], error: BaseException) -> Failure:
@@ -270,9 +265,3 @@ def traceback_of(error: BaseException) -> str:
     frames = error.__traceback__
     inner = frames.tb_next if frames is not None else None  # the first frame is this wrapper's
     return "".join(traceback.format_exception(type(error), error, inner or frames))
-
-
-def _kind(result: Any) -> str:
-    if isinstance(result, tuple):
-        return f"{len(result)} value{'s' if len(result) != 1 else ''}"
-    return f"one {type(result).__name__}"

@@ -14,14 +14,24 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from steadyrl.configs.wrapping import ATARI_FIELDS, WrapperSettings
 from steadyrl.envs.around import ActionRepeat, ChangedObs, DelayActions, DelayObs, FrameStack, Stacking, TimeInObs
-from steadyrl.envs.atari import AtariFrames, atari_arguments, fire_actions, idle_action, is_atari
+from steadyrl.envs.atari import (
+    AtariFrames,
+    atari_arguments,
+    fire_actions,
+    idle_action,
+    insist_on_own_actions,
+    is_atari,
+)
+from steadyrl.envs.bounds import ClippedActions, lacking
+from steadyrl.envs.drawing import StickyActions
 from steadyrl.envs.named import wrapped
 from steadyrl.envs.score import LearnedReward, RawScore, WholeGames
+from steadyrl.envs.time_limits import OwnLimit, limits_of
+from steadyrl.envs.told import Told
 from steadyrl.errors import UserError
 
 ATARI_STACK = 4
@@ -35,13 +45,13 @@ class Wrapping:
         settings: What the user said.
         atari: Whether Atari preprocessing is on.
         arguments: Of the environment, where preprocessing needs others than its own.
-        sticky: Probability of `sticky_actions` that a wrapper is for; 0 where the emulator does it.
+        sticky: Probability of `sticky_actions` that a wrapper is for; None for the emulator's, or the default.
     """
 
     settings: WrapperSettings
     atari: bool
     arguments: Mapping[str, Any]
-    sticky: float
+    sticky: float | None
 
     @classmethod
     def of(
@@ -64,15 +74,19 @@ class Wrapping:
         known = is_atari(spec)
         atari = settings.atari == "on" or (settings.atari == "auto" and known and "obs_type" not in env_kwargs)
         arguments: dict[str, Any] = {}
+        if atari:
+            _insist_on_frame_skip(settings, name)
         if atari and spec is not None and known:
             arguments |= atari_arguments(settings, spec, env_kwargs)
-        if known and settings.sticky_actions:
+        if known and settings.sticky_actions is not None:
+            _insist_on_one_probability(settings.sticky_actions, env_kwargs, name)
             arguments["repeat_action_probability"] = settings.sticky_actions
         if not atari:
             _insist_on_general(settings, name)
-            if not settings.said.keys() - {"atari"}:
+            idle = {"atari"} if known or settings.sticky_actions else {"atari", "sticky_actions"}
+            if not settings.said.keys() - idle:
                 return None
-        return cls(settings, atari, arguments, 0.0 if known else settings.sticky_actions)
+        return cls(settings, atari, arguments, None if known else settings.sticky_actions)
 
     @property
     def repeats(self) -> int:
@@ -102,11 +116,18 @@ class Wrapping:
             UserError: a wrapper does not fit it, or is missing.
         """
         settings = self.settings
-        env = score = RawScore(env)
+        env = score = RawScore(env, Told(env, name))
+        if settings.time_in_obs and own_limit is not None and not limits_of(env):
+            env = OwnLimit(env, own_limit)
+        if self.sticky is not None:
+            _insist_on_steady(env, self.sticky, name)
         if self.sticky:
-            env = gym.wrappers.StickyAction(env, self.sticky)
+            env = StickyActions(env, self.sticky)
+        frames = None
         if self.atari:
-            env = AtariFrames(
+            if settings.noop_max or settings.fire_reset or settings.terminal_on_life_loss:
+                insist_on_own_actions(env, name)
+            env = frames = AtariFrames(
                 env,
                 name,
                 frame_skip=settings.frame_skip,
@@ -117,22 +138,24 @@ class Wrapping:
         elif settings.action_repeat > 1:
             env = ActionRepeat(env, settings.action_repeat)
         if limit is not None:
+            _insist_on_first(env, limit, self.repeats, name)
             env = gym.wrappers.TimeLimit(env, limit)
         for entry in settings.wrappers:
             env = wrapped(env, entry, name)
         if settings.time_in_obs:
-            env = TimeInObs(env, _limit_for(name, limit, own_limit, self.repeats), name)
-        env = self._games(env, score)
+            env = TimeInObs(env, name)
+        env = self._games(env, score, frames)
         return self._seen(self._acted(env, name), name)
 
-    def _games(self, env: gym.Env[Any, Any], score: RawScore) -> gym.Env[Any, Any]:
+    def _games(self, env: gym.Env[Any, Any], score: RawScore, frames: AtariFrames | None) -> gym.Env[Any, Any]:
         settings = self.settings
         env = WholeGames(
             env,
             score,
             lives=self.atari and settings.terminal_on_life_loss,
-            begin=fire_actions(env) if self.atari and settings.fire_reset else (),
-            idle=idle_action(env) if self.atari else 0,
+            begin=fire_actions(env.unwrapped) if self.atari and settings.fire_reset else (),
+            idle=idle_action(env.unwrapped) if self.atari else 0,
+            frames=frames,
         )
         if self.clips or settings.reward_scale != 1.0:
             env = LearnedReward(env, sign=self.clips, scale=settings.reward_scale)
@@ -144,17 +167,11 @@ class Wrapping:
             env = DelayActions(env, settings.delay_actions, name)
         for setting in ("rescale_action", "clip_action"):
             if getattr(settings, setting):
-                space = env.action_space
-                if not (isinstance(space, spaces.Box) and space.is_bounded()):
-                    raise UserError(
-                        f"{setting} needs actions with finite bounds, but those of {name} are {space}.",
-                        remedy=f"Leave {setting} (--{setting.replace('_', '-')}) out.",
-                        code="bad-value",
-                    )
+                _insist_on_room(env.action_space, setting, name)
         if settings.rescale_action:
             env = gym.wrappers.RescaleAction(env, np.float32(-1.0), np.float32(1.0))
         if settings.clip_action:
-            env = gym.wrappers.ClipAction(env)
+            env = ClippedActions(env)
         return env
 
     def _seen(self, env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
@@ -189,14 +206,59 @@ def _insist_on_general(settings: WrapperSettings, name: str) -> None:
         )
 
 
-def _limit_for(name: str, limit: int | None, own: int | None, repeats: int) -> int:
-    """Steps of the policy in an episode."""
-    if limit is not None:
-        return limit
-    if own is None:
+def _insist_on_frame_skip(settings: WrapperSettings, name: str) -> None:
+    if settings.action_repeat != 1:
         raise UserError(
-            f"time_in_obs needs a time limit, and {name} has none.",
-            remedy="Set max_episode_steps (--max-episode-steps).",
+            f"action_repeat is {settings.action_repeat}, but Atari preprocessing, which is on for {name}, holds each "
+            f"action for the frames of frame_skip ({settings.frame_skip}).",
+            remedy="Set frame_skip (--frame-skip) instead, or use atari='off' (--atari off).",
             code="bad-value",
         )
-    return -(-own // repeats)
+
+
+def _insist_on_first(env: gym.Env[Any, Any], limit: int, repeats: int, name: str) -> None:
+    """Raise UserError where an environment has a time limit of its own, in its own steps, that comes before another."""
+    own = min((found._max_episode_steps for found in limits_of(env) if not isinstance(found, OwnLimit)), default=None)
+    if own is not None and own < limit * repeats:
+        raise UserError(
+            f"max_episode_steps is {limit}, which are {limit * repeats} steps of {name} with {repeats} for an action, "
+            f"but it already has a TimeLimit of {own} that comes first.",
+            remedy="Set the limit where the environment is made.",
+            code="max-episode-steps",
+        )
+
+
+def _insist_on_one_probability(asked: float, env_kwargs: Mapping[str, Any], name: str) -> None:
+    """Raise UserError where the arguments of a game say otherwise what the settings say."""
+    given = env_kwargs.get("repeat_action_probability", asked)
+    if given != asked:
+        raise UserError(
+            f"sticky_actions is {asked}, but env_kwargs of {name} has repeat_action_probability={given!r}, which says "
+            "the same.",
+            remedy="Leave one of the two out: sticky_actions (--sticky-actions), or repeat_action_probability.",
+            code="bad-value",
+        )
+
+
+def _insist_on_steady(env: gym.Env[Any, Any], asked: float, name: str) -> None:
+    """Raise UserError where the emulator of a game that somebody else made repeats actions itself."""
+    told = getattr(getattr(env.unwrapped, "ale", None), "getFloat", None)
+    own = told("repeat_action_probability") if callable(told) else 0.0
+    if own:
+        raise UserError(
+            f"sticky_actions is {asked}, but the emulator of {name} repeats actions itself, with probability {own:g}.",
+            remedy="Make it with repeat_action_probability=0, or leave sticky_actions (--sticky-actions) out.",
+            code="bad-value",
+        )
+
+
+def _insist_on_room(space: gym.Space[Any], setting: str, name: str) -> None:
+    """Raise UserError for actions that cannot be rescaled or clipped."""
+    wanted = lacking(space)
+    if wanted:
+        flag = setting.replace("_", "-")
+        raise UserError(
+            f"{setting} needs actions {wanted}, but those of {name} are {space}.",
+            remedy=f"Leave {setting} (--{flag}) out: the policy's actions go to the bounds that there are without it.",
+            code="bad-value",
+        )

@@ -52,12 +52,20 @@ class Evaluator:
         """One evaluation; deterministic unless a stream to sample with is given. `watch` as in `run_episodes`."""
         with global_generators_kept():
             if isinstance(self._source, EnvFactory):
+                if self._may_remember():
+                    self.close()
                 spared = None if self._source.is_instance else Spared(self._spared, self._another)
                 envs = self._environments()
                 require_same_actions(policy, ActionSpec.of(envs[0].action_space), self._source.id)
                 return run_episodes(policy, envs, self._seeds, stream, watch, spared)
             require_same_actions(policy, ActionSpec.of(self._source.spec.action_space), self._source.spec.id)
             return run_vector_episodes(policy, self._source, self._seeds, stream, watch)
+
+    def _may_remember(self) -> bool:
+        """Whether wrappers by name may hold something from one evaluation to the next, which a resumed run lacks."""
+        if not isinstance(self._source, EnvFactory) or self._source.is_instance or self._source.wrapping is None:
+            return False
+        return bool(self._source.wrapping.settings.wrappers)
 
     def _environments(self) -> list[gym.Env[Any, Any]]:
         if not self._envs and isinstance(self._source, EnvFactory):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyrl.envs.pictures import modes_of, no_pictures
-from steadyrl.envs.score import RawScore, next_life
+from steadyrl.envs.score import next_life, score_of
 from steadyrl.errors import UserError, words
 from steadyrl.training.jsonlines import write_failed
 
@@ -84,20 +84,12 @@ def record_episode(
                 obs, done, score = next_life(env, obs, terminated or truncated, info)
                 total, length = total + float(reward) if score is None else score, length + 1
                 write(_frame(env))
-            total = total if done else _raw_score(env, total)
+            if not done:  # what was told are rewards to learn from
+                so_far = score_of(env)
+                total = total if so_far is None else so_far
     finally:
         env.close()
     return Recording(path, length + 1, fps, total, length, fps_assumed=not named)
-
-
-def _raw_score(env: gym.Env[Any, Any], learned: float) -> float:
-    """The score so far of an episode that goes on, raw where wrappers of ours change what is learned from."""
-    layer: Any = env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, RawScore):
-            return layer.total
-        layer = layer.env
-    return learned
 
 
 def require_pictures(make_env: Callable[[], gym.Env[Any, Any]]) -> None:

@@ -23,7 +23,7 @@ def around_singles(settings: RunSettings) -> WrapperSettings:
 
 def insist_on_bare(settings: WrapperSettings) -> None:
     """Raise UserError where wrappers are asked for around a vector of environments."""
-    said = settings.said.keys() - {"atari"}
+    said = settings.said.keys() - ({"atari"} if settings.sticky_actions else {"atari", "sticky_actions"})
     if said or settings.atari == "on":
         raise UserError(
             f"Wrappers ({', '.join(sorted(said) or ['atari'])}) go around single environments, and a vector of them "

@@ -26,6 +26,7 @@ _NO_STATE_OF = {
     "gymnasium.wrappers.common:PassiveEnvChecker": {"_previous_data"},
     "gymnasium.wrappers.common:RecordEpisodeStatistics": {"episode_start_time", "time_queue"},
     "gymnasium.vector.sync_vector_env:SyncVectorEnv": {"env_fns"},
+    "steadyrl.envs.score:RawScore": {"_told"},
 }
 # Made by the constructor alone: large tables.
 _NO_STATE_BELOW = {"gymnasium.envs.toy_text.": {"P"}}

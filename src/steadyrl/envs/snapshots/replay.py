@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steadyrl.envs.drawing import drawing_in, parted
 from steadyrl.envs.snapshots.decode import Decoder
 from steadyrl.envs.snapshots.encode import Encoder
 from steadyrl.envs.snapshots.foreign import is_reset
@@ -86,7 +87,11 @@ def replay(env: Canonical, trace: EpisodeTrace, content: Value, last: Value) -> 
     if start is not None:
         _put(env, start)
     elif trace.random_state is not None:
-        env.unwrapped._np_random = _generator_of(trace.random_state)
+        own, wrappers = parted(trace.random_state)
+        if own is not None:
+            env.unwrapped._np_random = _generator_of(own)
+        for layer, state in zip(drawing_in(env), wrappers, strict=True):
+            layer.generator = _generator_of(state)
     env.kind = "replay"  # so that it hashes on the way
     try:
         env.reset(seed=trace.seed, options=copy.deepcopy(trace.options))
