@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces as gs
+from torch import Tensor, nn
 
 import steadyrl as srl
 from steadyrl.training import state
@@ -96,3 +97,55 @@ def test_other_texts_and_pictures_can_be_told_apart_in_the_error(tmp_path: Path)
         srl.load(path, env=pictures, image_layout="chw")
     mine, theirs = (line.split(": ", 1)[1].strip() for line in refused.value.message.splitlines()[1:3])
     assert mine != theirs
+
+
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        (VECTOR, gs.Box(-1.0, 1.0, (4,))),
+        (gs.Discrete(3), gs.Discrete(9, start=2)),
+        (gs.Text(4, charset="abc"), gs.Text(4, charset="abd")),
+        (gs.Box(0, 255, (8, 9, 3), np.uint8), gs.Box(0.0, 1.0, (8, 9, 3))),
+        (gs.Dict({"a": VECTOR}), gs.Dict({"b": VECTOR})),
+    ],
+    ids=["shape", "values", "characters", "picture", "keys"],
+)
+def test_a_policy_of_other_observations_is_not_evaluated(own: Any, other: Any, vector: bool) -> None:
+    agent, env = agent_of("ppo", partial(Sampler, own)), partial(Sampler, other)
+    made: Any = gym.vector.SyncVectorEnv([env] * 2) if vector else env
+    with pytest.raises(srl.UserError, match=r"The observation space of .* is not the one the policy was made for"):
+        srl.evaluate(agent, 2, env=made)
+
+
+class Nodes(nn.Module):
+    """How many nodes a graph has."""
+
+    shape = (1,)
+
+    @staticmethod
+    def to_array(value: Any) -> Any:
+        return [len(value.nodes)]
+
+    def __init__(self, leaf: Any) -> None:
+        super().__init__()
+        self.features = 1
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return obs
+
+
+@pytest.mark.parametrize(
+    ("space", "options"),
+    [
+        (gs.Box(0, 255, (8, 8, 8), np.uint8), {"image_layout": "chw"}),
+        (gs.Sequence(gs.Discrete(3)), {"sequence_length": 40}),
+        (gs.Graph(gs.Box(0.0, 1.0, (1,)), None), {"encoders": {"": Nodes}}),
+    ],
+    ids=["layout", "length", "own"],
+)
+@pytest.mark.parametrize("vector", [False, True])
+def test_what_the_policy_decided_holds_in_evaluations_too(space: Any, options: dict[str, Any], vector: bool) -> None:
+    agent, env = agent_of("ppo", partial(Sampler, space), **options), partial(Sampler, space)
+    made: Any = gym.vector.SyncVectorEnv([env] * 2) if vector else env
+    assert srl.evaluate(agent, 2, env=made).returns.tolist() == [9.0, 9.0]

@@ -13,7 +13,6 @@ from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
-from steadyrl.spaces import ActionSpec
 from steadyrl.training.evaluation import (
     MAX_ENVS,
     Evaluation,
@@ -24,7 +23,7 @@ from steadyrl.training.evaluation import (
     unwatched,
 )
 from steadyrl.training.generators import global_generators_kept
-from steadyrl.training.policies import require_same_actions
+from steadyrl.training.policies import require_playable
 from steadyrl.training.setup import EnvLike
 from steadyrl.training.taking_along import settings_along
 from steadyrl.training.wrapped import around_singles
@@ -56,9 +55,10 @@ class Evaluator:
                     self.close()
                 spared = None if self._source.is_instance else Spared(self._spared, self._another)
                 envs = self._environments()
-                require_same_actions(policy, ActionSpec.of(envs[0].action_space), self._source.id)
+                require_playable(policy, envs[0].observation_space, envs[0].action_space, self._source.id)
                 return run_episodes(policy, envs, self._seeds, stream, watch, spared)
-            require_same_actions(policy, ActionSpec.of(self._source.spec.action_space), self._source.spec.id)
+            spec = self._source.spec
+            require_playable(policy, spec.obs_space, spec.action_space, spec.id)
             return run_vector_episodes(policy, self._source, self._seeds, stream, watch)
 
     def _may_remember(self) -> bool:
@@ -106,7 +106,7 @@ def eval_source(agent: Agent, env: EnvLike | None) -> EnvFactory | VecEnv | None
             code="env-instance",
         )
     if isinstance(env, gym.vector.VectorEnv):
-        return make_vec(env, masks="on" if agent.policy.masked else "off")
+        return make_vec(env, masks="on" if agent.policy.masked else "off", obs_spec=agent.policy.obs_spec)
     if env is not None:
         # How its own environments are stepped tells whether single ones are wrapped by default.
         before = agent.setup.settings if agent.setup else None

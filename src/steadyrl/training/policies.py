@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, get_args, get_type_hints
 
+import gymnasium as gym
 import torch
 
 from steadyrl import kernels
@@ -14,7 +15,8 @@ from steadyrl.errors import UserError
 from steadyrl.nn.normalizer import ObsNormalizer
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Seeds
-from steadyrl.spaces import ActionSpec, ActionTree, Leaf, ObsSpec
+from steadyrl.spaces import ActionSpec, ActionTree, Leaf, ObsSpec, Reading
+from steadyrl.spaces.values import VARIABLE
 from steadyrl.training.architectures import architecture_of
 from steadyrl.training.setup import Setup
 
@@ -85,11 +87,30 @@ def require_same_spaces(policy: Policy, setup: Setup) -> None:
     """Raises UserError unless the environment's spaces are those that the policy was made for."""
     if policy.obs_spec.to_json() != setup.obs_spec.to_json():
         raise _other_spaces("observation", setup.settings.env, shown_obs(policy.obs_spec), shown_obs(setup.obs_spec))
-    require_same_actions(policy, setup.action_spec, setup.settings.env)
+    _require_same_actions(policy, setup.action_spec, setup.settings.env)
 
 
-def require_same_actions(policy: Policy, found: ActionSpec, env: str) -> None:
-    """Raises UserError unless these actions are those that the policy was made for."""
+def require_playable(policy: Policy, observation: gym.Space[Any], action: gym.Space[Any], env: str) -> None:
+    """Raises UserError unless these spaces are those that the policy was made for.
+
+    How images lie and how much of a sequence is kept is the policy's own affair, and is not compared.
+    """
+    kept = max((leaf.shape[0] for leaf in policy.obs_spec.leaves if leaf.kind in VARIABLE and leaf.shape), default=1)
+    found = ObsSpec.of(observation, Reading("any", kept, policy.encoding.own))
+    if (found.tree.to_json(), _comparable(found)) != (policy.obs_spec.tree.to_json(), _comparable(policy.obs_spec)):
+        raise _other_spaces("observation", env, shown_obs(policy.obs_spec), shown_obs(found))
+    _require_same_actions(policy, ActionSpec.of(action), env)
+
+
+def _comparable(spec: ObsSpec) -> list[Any]:
+    """The leaves without what a reading of the same space may decide otherwise."""
+    return [
+        (leaf.path, leaf.kind, leaf.shape[leaf.kind in VARIABLE :], leaf.dtype, leaf.nvec, leaf.start, leaf.characters)
+        for leaf in spec.leaves
+    ]
+
+
+def _require_same_actions(policy: Policy, found: ActionSpec, env: str) -> None:
     if policy.action_spec != found:
         raise _other_spaces("action", env, shown_action(policy.action_spec), shown_action(found))
 
