@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from steadyrl.checker.probe.driver import Broken
+from steadyrl.checker.probe.masks import method_of
 from steadyrl.checker.probe.stage import Stage
 from steadyrl.checker.probe.vector_probe import VectorProbe
 from steadyrl.checker.probe.vectors import Vectors
@@ -40,6 +41,7 @@ def batched(stage: Stage) -> Batched | None:
         driver = stage.drive()
     except Broken:
         return None
+    asks = callable(method_of(driver.env))
     driver.close()
     if not all(_plain(space) for space in (driver.env.observation_space, driver.env.action_space)):
         return None
@@ -52,7 +54,7 @@ def batched(stage: Stage) -> Batched | None:
     found, start = Batched(), time.process_time()
     for name, way in ways.items():
         if time.process_time() - start < _BUDGET_S:
-            found.seen[name] = VectorProbe(few, way, native=False, count=_COUNT).run()
+            found.seen[name] = VectorProbe(few, way, native=False, count=_COUNT, asks=asks).run()
     return found
 
 

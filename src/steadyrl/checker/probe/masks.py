@@ -39,7 +39,7 @@ def find_mask(space: gym.Space[Any], obs: Any, info: Any, env: Any = None) -> Ma
     free = "" if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else f"info['{KEY}']"
     if told.get(KEY) is not None:
         return Mask(told[KEY], free)
-    method = None if env is None else _method_of(env)
+    method = None if env is None else method_of(env)
     given = method() if callable(method) else None
     if given is not None:
         return Mask(given, free and f"{METHOD}()")
@@ -52,7 +52,7 @@ def find_mask(space: gym.Space[Any], obs: Any, info: Any, env: Any = None) -> Ma
     return Mask(None)
 
 
-def _method_of(env: Any) -> Any:
+def method_of(env: Any) -> Any:
     """What the environment or one of its wrappers has for masks; None where it cannot be asked, either."""
     try:
         return env.get_wrapper_attr(METHOD) if env.has_wrapper_attr(METHOD) else None

@@ -34,6 +34,7 @@ class VectorProbe:
         instance: A vector environment that was given.
         singles: Whether single environments can be made to compare with.
         count: How many environments are made.
+        asks: Whether single environments have a method that gives their masks.
         native: Whether it is code of its own: then a second one with the same seed, and infos, are looked at too.
     """
 
@@ -45,9 +46,10 @@ class VectorProbe:
         singles: bool = True,
         native: bool = True,
         count: int = NUM_ENVS,
+        asks: bool = False,
     ) -> None:
         self._stage, self._make, self._instance, self._singles = stage, make, instance, singles
-        self._native, self._count = native, count
+        self._native, self._count, self._asks = native, count, asks
         self.found = Vectors()
         self._mode = "NextStep"
 
@@ -98,7 +100,7 @@ class VectorProbe:
                 self.found.unlike = unlike_start(self._stage, vector.single_observation_space, rows, starts)
             same = all(difference(rows[0], row) is None for row in rows[1:])
             self.found.alike = same and any(difference(starts[0], start) is not None for start in starts[1:])
-        choose, start = vector_actions(vector), time.process_time()
+        choose, start = vector_actions(vector, asks=self._asks), time.process_time()
         for step in range(1, self._stage.plan.vector_steps + 1):
             if time.process_time() - start > (_CPU_S if self._native and not self._stage.plan.quick else _QUICK_S):
                 break
@@ -121,7 +123,8 @@ class VectorProbe:
             if self._mode == "Disabled":
                 done = np.logical_or(result[2], result[3])
                 if done.any():
-                    obs, infos = self._call("reset", partial(vector.reset, options={"reset_mask": done.copy()}))
+                    obs, begun = self._call("reset", partial(vector.reset, options={"reset_mask": done.copy()}))
+                    infos = [begun if ended else result[4] for ended in done]  # what goes on was told by the step
         if expected is not None:
             expected.close()
 
@@ -209,7 +212,7 @@ class VectorProbe:
         for _ in range(2):
             vector = self._made()
             world.pin_generators(PIN)
-            choose, rows = vector_actions(vector), []
+            choose, rows = vector_actions(vector, asks=self._asks), []
             obs, infos = self._call("reset", partial(vector.reset, seed=SEED))
             rows.append((own(obs),))
             for step in range(1, min(60, self._stage.plan.vector_steps) + 1):

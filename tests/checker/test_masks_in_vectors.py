@@ -1,0 +1,55 @@
+"""Environments that refuse what their masks forbid are sound, however the masks are told and whoever puts them together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import steadyrl as srl
+
+
+class Corridor(gym.Env[Any, Any]):
+    """To the right end of a corridor; a step into a wall is refused. Episodes differ in length."""
+
+    observation_space, action_space = spaces.Box(0.0, 1.0, (2,)), spaces.Discrete(3)
+
+    def __init__(self, told: str = "info") -> None:
+        self.told = told
+
+    def allowed(self) -> Any:
+        return np.array([self.x > 0, True, self.x < 5], np.int8)
+
+    def _tell(self) -> tuple[Any, dict[str, Any]]:
+        info = {"action_mask": self.allowed()} if self.told == "info" else {}
+        return np.array([self.x / 5, self.t / 40], np.float32), info
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.x, self.t = int(self.np_random.integers(0, 4)), 0
+        return self._tell()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.allowed()[action], f"illegal action {action} at {self.x}"
+        self.x, self.t = self.x + int(action) - 1, self.t + 1
+        obs, info = self._tell()
+        return obs, float(self.x == 5) - 0.01, self.x == 5, self.t == 40, info
+
+
+class Asked(Corridor):
+    """The same, whose masks are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("asked")
+
+    def action_masks(self) -> Any:
+        return self.allowed()
+
+
+@pytest.mark.parametrize("made", [Corridor, Asked])
+def test_it_is_sound(made: type[gym.Env[Any, Any]]) -> None:
+    report = srl.check_env(made)
+    assert report.ok, [(finding.kind, finding.message) for finding in report.findings]
