@@ -1,4 +1,4 @@
-"""Environments that refuse what their masks forbid are sound, however the masks are told and whoever puts them together."""
+"""Environments that refuse what their masks forbid are sound, however masks are told and whoever puts them together."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from steadyrl.envs.snapshots.values import digest, flatten
 from steadyrl.seeding import Stream
 from steadyrl.training.checkpoint import INDEX, _sealed, steps_in
 from steadyrl.training.comparing import first_difference
+from steadyrl.training.events import Event
 from steadyrl.training.resuming import read_state
 from steadyrl.training.saving import ARRAYS, CLOCKS, STATE
 
@@ -201,3 +202,21 @@ def test_when_a_failure_came_is_no_part_of_a_run(tmp_path: Path) -> None:
     assert '"failure": "failures/' in log.read_text()
     log.write_text(log.read_text().replace("failures/", "failures/another-"))
     assert first_difference(runs[0].path, runs[1].path) is None
+
+
+@pytest.mark.parametrize("freq", [33, 83])
+def test_a_run_that_was_stopped_at_its_last_step_is_the_same_once_it_was_resumed(freq: int, tmp_path: Path) -> None:
+    def at_the_end(event: Event) -> bool:
+        return getattr(event, "step", 0) < 83
+
+    options: dict[str, Any] = {
+        "preset": "none", "n_steps": 16, "batch_size": 16, "n_epochs": 1, "eval_freq": 50, "eval_episodes": 2,
+        "checkpoint_freq": freq, "vec": "sync", "total_timesteps": 83,
+    }  # fmt: skip
+    whole = srl.train("ppo", "CartPole-v1", run_dir=tmp_path / "whole", **options)
+    stopped = srl.train("ppo", "CartPole-v1", run_dir=tmp_path / "stopped", callback=at_the_end, **options)
+    assert stopped.status == "stopped"
+    resumed = srl.resume(tmp_path / "stopped", say=lambda notice: None)
+    assert resumed.status == "finished"
+    assert [row["mean"] for row in resumed.evals()] == [row["mean"] for row in whole.evals()]
+    assert first_difference(whole.path, resumed.path) is None

@@ -129,9 +129,15 @@ def hints(algo: str) -> Mapping[str, Any]:
     return {field.name: known[field.name] for field in dataclasses.fields(CONFIGS[algo])}
 
 
-def _choose(algo: str, env_id: str | None, preset: str) -> Preset | None:
-    if preset == "none":
+def _choose(algo: str, env_id: str | None, preset: Any) -> Preset | None:
+    if preset is None or preset == "none":
         return None
+    if not isinstance(preset, str):
+        raise UserError(
+            f"preset is a {type(preset).__name__}, not a name.",
+            remedy="For example: preset='none', preset='auto' or preset='CartPole-v1'.",
+            code="unknown-preset",
+        )
     if preset == "auto":
         return preset_for(algo, env_id)
     if preset not in presets(algo):

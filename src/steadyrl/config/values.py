@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import collections.abc
-import math
 import numbers
 import os
 import types
@@ -15,6 +14,7 @@ from steadyrl.configs.schedules import LinearSchedule
 from steadyrl.errors import UserError, nearest
 
 _MISSPELT = 0.7  # the error lists all choices: only one that was meant for certain is worth naming again
+_LARGEST = 3.4e38  # of float32, which networks work in
 _BOOL_WORDS = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
@@ -69,10 +69,17 @@ def coerce(value: Any, annotation: Any, field: str) -> Any:
         except _MisfitError:
             continue
     raise UserError(
-        f"{field} is {_shown(value)}, but it must be {describe(annotation)}.",
+        f"{field} is {_shown(value)}, but it must be {describe(annotation)}{_limit(value, annotation)}.",
         remedy=_remedy(value, annotation, field),
         code="bad-value",
     )
+
+
+def _limit(value: Any, annotation: Any) -> str:
+    """How large a number may be, where it is one that is too large."""
+    if not isinstance(value, int | float) or not abs(value) >= 2**63:
+        return ""
+    return ", of at most 3.4e38" if float in _members(annotation) else ", below 2**63"
 
 
 def describe(annotation: Any) -> str:
@@ -146,7 +153,7 @@ def _expect(condition: bool, value: Any) -> Any:
 
 def _whole(value: Any) -> int:
     number = _number(value)
-    _expect(number.is_integer(), value)
+    _expect(number.is_integer() and -(2**63) <= int(value) < 2**63, value)
     return int(value)
 
 
@@ -156,7 +163,7 @@ def _number(value: Any) -> float:
         number = float(value)
     except OverflowError:
         raise _MisfitError from None
-    return float(_expect(math.isfinite(number), number))
+    return float(_expect(abs(number) <= _LARGEST, number))
 
 
 def _schedule(value: Any) -> LinearSchedule:

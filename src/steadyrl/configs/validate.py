@@ -116,6 +116,20 @@ def whole(name: str, value: Any) -> int:
     return int(number)
 
 
+def truth(name: str, value: Any) -> bool:
+    """An argument of a function as a bool.
+
+    Raises:
+        UserError: it is neither true nor false.
+    """
+    plain = _plain(value)
+    if type(plain) not in (bool, int) or plain not in (0, 1):
+        raise UserError(
+            f"{name} is {value!r}, but it must be True or False.", remedy=f"Pass {name}=True.", code="bad-value"
+        )
+    return bool(plain)
+
+
 def _plain(value: Any) -> Any:
     """NumPy's scalars as Python's, whole floats as integers."""
     plain = value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value

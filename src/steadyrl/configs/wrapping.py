@@ -12,6 +12,7 @@ from steadyrl.configs.validate import at_least_one, fail, in_range, not_negative
 from steadyrl.errors import UserError
 
 MAX_FRAMES = 256  # stacked; their number within an episode is kept in a byte
+MAX_DELAY = 10_000  # steps that are held in memory
 _EXAMPLE = "gymnasium.wrappers:FlattenObservation"
 
 
@@ -67,7 +68,10 @@ class WrapperSettings:
         object.__setattr__(self, "wrappers", wrapper_list(self.wrappers))
         at_least_one(self, "frame_skip", "action_repeat")
         not_negative_whole(self, "noop_max", "screen_size", "delay_actions", "delay_obs")
-        positive(self, "reward_scale")
+        for name in ("delay_actions", "delay_obs"):
+            if getattr(self, name) > MAX_DELAY:
+                raise fail(self, name, f"at most {MAX_DELAY}")
+        in_range(self, 1e-30, 1e30, "reward_scale")
         if self.sticky_actions is not None:
             in_range(self, 0.0, 0.99, "sticky_actions")
         if self.frame_stack is not None:

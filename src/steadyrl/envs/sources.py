@@ -254,9 +254,7 @@ def insist_on_gymnasium(env: object, name: str) -> None:
         )
     what = "None" if env is None else f"the class {kind.__name__}" if env is kind else f"an object of {kind.__name__}"
     given = name == kind.__name__  # not what the user's function made
-    told = (
-        f"{what[0].upper()}{what[1:]} is no environment." if given else f"{name} gave {what}, which is no environment."
-    )
+    told = f"{what[0].upper()}{what[1:]} is" if given else f"{name} gave {what}, which is"
     raise UserError(
         f"{told} no environment.",
         remedy="Pass a Gymnasium id, path/to/file.py:ClassName, an environment, or a function that makes one.",

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from steadyrl.bundle import SUFFIX, Bundle, to_bytes
 from steadyrl.config import to_json
 from steadyrl.configs import Config
+from steadyrl.configs.validate import truth
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.vector import VectorAdapter
 from steadyrl.errors import UserError
@@ -273,7 +274,7 @@ class Agent(Surface):
                 finite or above 1e18, or a mask allows nothing.
         """
         self._insist_on_masks(action_masks)
-        stream = None if deterministic else self.predict_stream
+        stream = None if truth("deterministic", deterministic) else self.predict_stream
         with self.computing():
             return predicted(self.policy, obs, state, episode_start, action_masks, stream)
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from steadyrl.bundle import SUFFIX, read_bundle
 from steadyrl.config import from_json
 from steadyrl.configs.run import MAX_EPISODES
-from steadyrl.configs.validate import count, whole
+from steadyrl.configs.validate import count, truth, whole
 from steadyrl.errors import UserError
 from steadyrl.seeding import Seeds
 from steadyrl.training.agent import Agent
@@ -177,6 +177,7 @@ def evaluate(
         raise evaluated_by_position()
     if unknown:
         raise unknown_to_evaluate(next(iter(unknown)))
+    modes = truth("deterministic", deterministic)
     seeds = _eval_seeds(agent, seed, eval_seed)
     episode_seeds = seeds.eval_episode_seeds(count("episodes", episodes, "episodes", MAX_EPISODES))
     source = eval_source(agent, env)
@@ -189,7 +190,7 @@ def evaluate(
     evaluator = Evaluator(source, episode_seeds, spared_failures(agent.setup.settings) if agent.setup else frozenset())
     try:
         with agent.computing():
-            return evaluator(agent.policy, None if deterministic else seeds.stream("eval", "actions"))
+            return evaluator(agent.policy, None if modes else seeds.stream("eval", "actions"))
     finally:
         evaluator.close()
 

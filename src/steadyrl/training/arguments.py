@@ -42,7 +42,10 @@ def listeners_of(callback: Any) -> list[Listener]:
         UserError: it is neither a function nor several.
     """
     given = [callback] if callable(callback) else () if callback is None else callback
-    listeners = list(given) if isinstance(given, Iterable) else [given]
+    try:
+        listeners = list(given) if isinstance(given, Iterable) else [given]
+    except TypeError:  # an array of no axes says that it is iterable
+        listeners = [given]
     for listener in listeners:
         if not callable(listener):
             raise UserError(

@@ -127,9 +127,11 @@ class Session:
             self._progress(total)
             self._stop_if_told(evaluated=True)
         if self._stop.reason and extras.save is not None:
+            if counters.timesteps >= target:  # there is only the end left to make, whose row is no work of the stop
+                self._log_row_if_any()
+                self._owed = extras.evaluate is not None and self._evaluated_at != self._now()
             self._save("step")  # before the row that only the stop makes: a resumed run takes it back
-        if self._since_row:
-            self._log_row()
+        self._log_row_if_any()
         self._progress(total, now=True)
         if not self._stop.reason:
             self._evaluate(total)
@@ -167,6 +169,10 @@ class Session:
             successes = tuple(found.get("successes", ()))
             self._evaluation = Evaluation(np.array(found["returns"]), np.array(found["lengths"]), successes=successes)
         self._said_long, self._owed = state["said_long"], state["owed"]
+
+    def _log_row_if_any(self) -> None:
+        if self._since_row:
+            self._log_row()
 
     def _log_row(self) -> None:
         """Rollout, time and training metrics, the latter averaged since the last row."""

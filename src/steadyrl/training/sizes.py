@@ -77,7 +77,12 @@ def check_rollout(config: OnPolicyConfig, obs: ObsSpec, action: ActionSpec) -> N
 
 
 def check_replay(config: OffPolicyConfig, obs: ObsSpec, action: ActionSpec, frames: Frames | None) -> None:
-    """Raises UserError for a replay that does not fit into this machine's memory; one in files needs not."""
+    """Raises UserError for a replay that does not fit into this machine's memory; of one in files batches do."""
+    _require(
+        config.batch_size * (2 * _row_bytes(obs, action) + _ROW_BYTES),
+        f"A batch of batch_size {config.batch_size} transitions",
+        "Lower batch_size.",
+    )
     if config.replay_dir is None:
         size = partial(replay_size, config, obs, action, frames)
         require_memory(size, config.buffer_size, num_envs=config.num_envs, limit=config.memory_limit)
