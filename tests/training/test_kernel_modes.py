@@ -175,7 +175,7 @@ def test_weights_that_a_callback_put_in_place_are_trained(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ["ppo-gaussian", "dqn", "sac"])
+@pytest.mark.parametrize("name", ["ppo-gaussian", "a2c", "dqn", "dqn-prioritised", "sac", "td3"])
 def test_a_deep_copy_acts_alike_and_trains_apart(name: str, mode: str) -> None:
     agent, steps = made(name, kernels=mode)
     agent.learn(steps)
@@ -187,6 +187,8 @@ def test_a_deep_copy_acts_alike_and_trains_apart(name: str, mode: str) -> None:
     assert twin.policy.native == (mode == "native")
     assert twin.policy.sha256() != before
     assert agent.policy.sha256() == before
+    # What shares memory in the original shares memory in the copy too: else it would train on what it had before.
+    assert agent.learn(steps).policy.sha256() == twin.policy.sha256()
 
 
 @pytest.mark.parametrize("mode", MODES)

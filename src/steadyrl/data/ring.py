@@ -66,7 +66,7 @@ class Ring:
         if frames is not None:
             layout = transitions(self.rows, num_envs, obs_spec, action_spec, frames, ends)
         self._arrays = in_memory(layout) if directory is None else on_disk(layout, directory, reuse=reuse)
-        self._flat: Arrays = {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
+        self._share()
         if reuse:
             self._arrays["valid"][:] = False
         leaf = obs_spec.leaves[0]
@@ -75,6 +75,19 @@ class Ring:
         self._told = False
         self._written = 0  # vector steps ever added
         self._count = 0
+
+    def _share(self) -> None:
+        """The same memory by transition."""
+        self._flat: Arrays = {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has of its own; it shares anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_flat"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """See `__getstate__`."""
+        self.__dict__.update(state)
+        self._share()
 
     @classmethod
     def layout(cls, rows: int, num_envs: int, obs_spec: ObsSpec, action_spec: ActionSpec) -> Layout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -127,8 +127,20 @@ class Rollout:
         self.valid = torch.zeros(shape, dtype=torch.bool)
         self.n_steps = n_steps
         self.length = 0
-        # The same memory for `add`: NumPy writes a small row in a tenth of the time that torch takes.
+        self._share()
+
+    def _share(self) -> None:
+        """The same memory for `add`: NumPy writes a small row in a tenth of the time that torch takes."""
         self._written = {name: tensor.numpy() for name, tensor in self._tensors().items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has of its own; it shares anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_written"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """See `__getstate__`."""
+        self.__dict__.update(state)
+        self._share()
 
     @property
     def full(self) -> bool:
