@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from steadyrl.configs.wrapping import WrapperSettings
+from steadyrl.envs.make import make_env_factory
 from steadyrl.errors import RunFailedError, UserError
 from steadyrl.training.video import record_episode
 
@@ -93,6 +96,15 @@ def test_a_frame_rate_that_the_environment_does_not_name_is_30_and_said(tmp_path
     recording = record_episode(lambda obs: 0, lambda: Picture(metadata={}), tmp_path / "a.mp4", seed=0)
     assert (recording.fps, recording.fps_assumed) == (30.0, True)
     assert decoded(tmp_path / "a.mp4")[1] == 30.0
+
+
+def test_a_part_of_an_episode_tells_the_raw_score(tmp_path: Path) -> None:
+    wrapped = make_env_factory(Picture, wrappers=WrapperSettings(reward_scale=0.1, frame_stack=2))
+    for steps, score in ((2, 4.0), (None, 6.0)):
+        recording = record_episode(
+            lambda obs: 0, partial(wrapped, "rgb_array"), tmp_path / "a.mp4", seed=0, max_steps=steps
+        )
+        assert recording.return_ == score
 
 
 def test_max_steps_ends_it(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from steadyrl.envs.advance import AdvancingVectorEnv
 from steadyrl.envs.autoreset import final_observations, success_of
+from steadyrl.envs.keys import GAME, PART
 from steadyrl.envs.masks import KEY, Given, told_masks
 from steadyrl.envs.outcome import NOTE
 from steadyrl.envs.outputs import flags_of, parts_of, rewards_of
 from steadyrl.envs.restart import RESTARTED
-from steadyrl.envs.score import GAME, PART
 from steadyrl.envs.types import BoolArray, EnvSpec, FloatArray
 from steadyrl.errors import Ending, RunFailedError, SteadyRLError, words
 from steadyrl.spaces.action_tree import env_actions

@@ -10,8 +10,7 @@ import numpy as np
 
 from steadyrl.envs.atari import AtariFrames, passing
 from steadyrl.envs.drawing import lend
-from steadyrl.envs.keys import GAME as GAME
-from steadyrl.envs.keys import PART as PART
+from steadyrl.envs.keys import GAME, PART
 from steadyrl.envs.told import Told
 
 Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
@@ -170,6 +169,16 @@ class LearnedReward(gym.Wrapper[Any, Any, Any, Any]):
         obs, reward, *rest = self.env.step(action)
         learned = float(np.sign(float(reward))) if self._sign else float(reward)
         return obs, learned * self._scale, *rest
+
+
+def score_of(env: gym.Env[Any, Any]) -> float | None:
+    """The raw rewards of an environment's game so far; None where its wrappers change none."""
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, RawScore):
+            return layer.total
+        layer = layer.env
+    return None
 
 
 def going_on(env: gym.Env[Any, Any], obs: Any, over: bool, info: dict[str, Any]) -> tuple[Any, bool, dict[str, Any]]:

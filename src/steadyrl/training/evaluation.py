@@ -10,8 +10,9 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from steadyrl.envs.keys import GAME
 from steadyrl.envs.masks import KEY, missing_mask
-from steadyrl.envs.score import GAME, going_on
+from steadyrl.envs.score import going_on
 from steadyrl.envs.sources import time_limit
 from steadyrl.envs.types import VecEnv
 from steadyrl.envs.wrappers import Canonical

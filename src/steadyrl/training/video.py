@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyrl.envs.pictures import modes_of, no_pictures
-from steadyrl.envs.score import next_life
+from steadyrl.envs.score import next_life, score_of
 from steadyrl.errors import UserError, words
 from steadyrl.training.jsonlines import write_failed
 
@@ -84,6 +84,9 @@ def record_episode(
                 obs, done, score = next_life(env, obs, terminated or truncated, info)
                 total, length = total + float(reward) if score is None else score, length + 1
                 write(_frame(env))
+            if not done:  # what was told are rewards to learn from
+                so_far = score_of(env)
+                total = total if so_far is None else so_far
     finally:
         env.close()
     return Recording(path, length + 1, fps, total, length, fps_assumed=not named)

@@ -13,8 +13,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from steadyrl.envs.keys import PART
 from steadyrl.envs.restart import RESTARTED
-from steadyrl.envs.score import PART
 from steadyrl.envs.timing import Cost
 from steadyrl.envs.workers import worker as module
 from steadyrl.envs.workers.block import unsendable
