@@ -175,7 +175,7 @@ def test_weights_that_a_callback_put_in_place_are_trained(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ["ppo-gaussian", "a2c", "dqn", "dqn-prioritised", "sac", "td3"])
+@pytest.mark.parametrize("name", ["ppo-gaussian", "ppo-norm", "a2c", "dqn", "sac-n-step", "td3"])
 def test_a_deep_copy_acts_alike_and_trains_apart(name: str, mode: str) -> None:
     agent, steps = made(name, kernels=mode)
     agent.learn(steps)
