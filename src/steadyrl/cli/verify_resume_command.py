@@ -78,6 +78,8 @@ def run(args: list[str], session: Session) -> int:
         session.say(f"Identical after {kills} kill{'s' * (kills != 1)} ({counts}).{early}")
         return 0
     session.say(f"They differ first at {verdict.difference}.")
+    if verdict.inexact:
+        session.say(f"Checkpoints of this training do not bring back {'; '.join(verdict.inexact)}.")
     return 1
 
 

@@ -164,6 +164,7 @@ class Learning:
             self._loop.guard.listener = failures.skipped
             try:
                 with signals_stop(self._stop):
+                    self._begin(folder)
                     agent.best_mean = session.run(self.target, self.total, best)
             except BaseException as error:
                 if self._saver is not None:
@@ -182,6 +183,17 @@ class Learning:
             write_curve(folder.path)
         name = self._stop.reason if self._stop.reason.startswith("SIG") else ""
         return Outcome(status, name, elapsed, fps, session.final_evaluation)
+
+    def _begin(self, folder: RunFolder | None) -> None:
+        """Reset the environments, and say where a checkpoint can hold nothing of them, which is known only then."""
+        self._loop.begin()
+        if folder is None:
+            return
+        ability, settings = self._loop.venv.ability(), self._setup.settings
+        folder.add(checkpoints=inventory(self._agent, ability))
+        if settings.save_state and ability.kind == "none":
+            text = f"A resumed run would start its episodes anew: the state of {settings.env} cannot be saved"
+            self._say(Notice("inexact-resume", f"{text} ({ability.reason})."))
 
     def _tell_of_idleness(self, status: str) -> None:
         """Say once that nothing was learnt so far, where that was not foreseen."""
@@ -234,15 +246,11 @@ class Learning:
         settings, agent = self._setup.settings, self._agent
         if settings.checkpoint_minutes is not None:
             extras.save_seconds = 60.0 * settings.checkpoint_minutes
-        ability = self._loop.venv.ability()
-        if settings.save_state and ability.kind == "none":
-            text = f"A resumed run would start its episodes anew: the state of {settings.env} cannot be saved"
-            self._say(Notice("inexact-resume", f"{text} ({ability.reason})."))
         saver = Saver(agent, folder.path, keep_last=settings.keep_last)
         stack.push(saver.leave)
         self._saver = saver
         began_at = folder.manifest.get("began_at") if self._resuming else self._loop.counters.timesteps
-        folder.add(checkpoints=inventory(agent, ability), device=str(agent.policy.device), target=self.target)
+        folder.add(device=str(agent.policy.device), target=self.target)
         told = folder.config["settings"]
         folder.add(began_at=began_at, computing=computing_facts(), threads_used=compared_threads(folder, self._say))
         write_sources(folder.path, told["env"], folder.manifest["working_directory"], wrapper_names(told))

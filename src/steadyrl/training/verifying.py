@@ -38,12 +38,14 @@ class Verdict:
         difference: The first one, if any.
         compared: How much there was to compare.
         wall_s: Seconds that the run took which was left alone.
+        inexact: What the runs' checkpoints cannot bring back, in words.
     """
 
     kills: list[Kill]
     difference: Difference | None
     compared: dict[str, int]
     wall_s: float
+    inexact: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As `steadyrl verify-resume --json` prints it."""
@@ -52,6 +54,7 @@ class Verdict:
             "kills": [asdict(kill) for kill in self.kills],
             "first_difference": None if self.difference is None else self.difference.to_json(),
             "compared": self.compared,
+            "inexact": list(self.inexact),
         }
 
 
@@ -87,7 +90,8 @@ def verify_resume(
         command = ["resume", str(killed)]
     if _manifest(killed)["status"] != "finished":
         _run(["resume", str(killed)])
-    return Verdict(done, first_difference(whole, killed), compared(whole, killed), wall_s)
+    inexact = tuple(_manifest(whole).get("checkpoints", {}).get("inexact", ()))
+    return Verdict(done, first_difference(whole, killed), compared(whole, killed), wall_s, inexact)
 
 
 def _command(arguments: Sequence[str]) -> list[str]:
