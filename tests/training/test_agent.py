@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 
 import steadyrl as srl
 from steadyrl.training.agent import Agent
-from steadyrl.training.events import EpisodeEnded, EvaluationEnded
+from steadyrl.training.events import EpisodeEnded, EvaluationEnded, Event, Progress
 from support.envs import ConstantReward, SpaceProbe
 from support.training_envs import Fast, Legs, PaysVector
 
@@ -367,3 +367,19 @@ def test_spaces_are_told_as_gymnasium_writes_them(trained: Agent) -> None:
     with pytest.raises(srl.UserError) as caught:
         trained.set_env("Pendulum-v1")
     assert caught.value.message.endswith("\n  policy:      Box((4,), float32)\n  environment: Box((3,), float32)")
+
+
+@pytest.mark.parametrize("what", ["learn", "set_env"])
+def test_an_agent_that_learns_does_nothing_else_meanwhile(what: str) -> None:
+    agent = srl.PPO(Fast, n_steps=8, batch_size=8, preset="none")
+    told: list[str] = []
+
+    def meanwhile(event: Event) -> None:
+        if isinstance(event, Progress) and not told:
+            with pytest.raises(srl.UserError, match="This agent is learning already") as refused:
+                agent.learn(8) if what == "learn" else agent.set_env(Fast)
+            told.append(refused.value.code)
+
+    agent.learn(16, callback=meanwhile)
+    assert (told, agent.num_timesteps) == (["busy"], 16)
+    assert agent.learn(8).num_timesteps == 24

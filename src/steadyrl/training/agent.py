@@ -99,6 +99,7 @@ class Agent(Surface):
         self._loop: Loop | None = None
         self._venv: VectorAdapter | None = None  # made and reset to look for action masks, for the loop to take
         self._closed = False
+        self._busy = False  # it learns
         seed = int(self.about.get("seed", 0)) if setup is None else setup.settings.seed
         self.seeds = Seeds(seed)
         if setup is not None:
@@ -207,6 +208,28 @@ class Agent(Surface):
         run_call(learning, self.require_setup(), None if run_dir is None else path_of(run_dir, "run_dir"))
         return self
 
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While it learns.
+
+        Raises:
+            UserError: it does already, in another thread or around the callback that asks.
+        """
+        self._insist_on_rest()
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
+    def _insist_on_rest(self) -> None:
+        if self._busy:
+            raise UserError(
+                "This agent is learning already, in another thread or around this callback.",
+                remedy="Let that call of learn end first: a callback ends it by returning False.",
+                code="busy",
+            )
+
     def require_setup(self) -> Setup:
         """Raises UserError for an agent without environments, or with closed ones."""
         if self.setup is None:
@@ -231,6 +254,7 @@ class Agent(Surface):
         Raises:
             UserError: the spaces differ from the policy's, or a hyperparameter asks for another network.
         """
+        self._insist_on_rest()
         about = self.about | {"num_timesteps": self.num_timesteps}
         trained = to_json(self.config) | {"seed": self.seeds.seed, "encoders": self.policy.encoding.own or None}
         before = self.setup.asked if self.setup else None

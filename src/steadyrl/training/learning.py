@@ -128,6 +128,7 @@ class Learning:
         """
         agent, setup = self._agent, self._setup
         with ExitStack() as stack:
+            stack.enter_context(agent.busy())
             stack.enter_context(agent.computing())
             if folder is not None:
                 if resumed is None:
