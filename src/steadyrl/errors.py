@@ -94,6 +94,11 @@ def words(error: BaseException) -> str:
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: {frames[-1].line}"
 
 
+def install(extra: str) -> str:
+    """What installs an extra: the package is in no index, so that its name would find nothing, or something else."""
+    return f"pip install '.[{extra}]' in a clone of the library"
+
+
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.55) -> str:
     """A suggestion such as `Did you mean CartPole-v1?`, or an empty string when nothing is near.
 

@@ -201,7 +201,7 @@ def test_opencv_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(UserError, match="needs OpenCV, which is not installed") as caught:
         make_env_factory(Game, wrappers=settings(screen_size=84))()
-    assert caught.value.remedy == "Install it with: pip install 'steadyrl[atari]'"
+    assert caught.value.remedy == "Install it: pip install '.[atari]' in a clone of the library."
 
 
 def test_an_environment_that_is_no_game_is_refused() -> None:
@@ -220,7 +220,7 @@ def test_ids_without_a_namespace_say_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match="'PengNoFrameskip-v4' comes from ale-py, which is not installed") as caught:
         find_spec("PengNoFrameskip-v4")
-    assert caught.value.remedy == "pip install 'steadyrl[atari]'"
+    assert caught.value.remedy == "Install it: pip install '.[atari]' in a clone of the library."
 
 
 def by_hand(name: str, seed: int, actions: list[int], *, fire: bool, noop_max: int) -> list[Held]:

@@ -128,7 +128,7 @@ def test_another_package_s_name_is_found_among_envpools() -> None:
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(envpool, "installed", lambda: False)
     for env in ("CartPole-v1", "envpool:Pong-v5"):
-        with pytest.raises(UserError, match=r"not installed.\npip install 'steadyrl\[envpool\]'"):
+        with pytest.raises(UserError, match=r"not installed.\nInstall it: pip install '\.\[envpool\]' in a clone"):
             make_vec(env, 2, vec="envpool")
 
 

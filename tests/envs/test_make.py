@@ -21,7 +21,7 @@ from gymnasium.envs.registration import registry
 from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.vector import make_vec
 from steadyrl.envs.wrappers import Canonical
-from steadyrl.errors import Ending, UserError
+from steadyrl.errors import Ending, UserError, install
 from support.envs import ConstantReward
 from support.faulty_envs import OldGym, OldReset
 
@@ -130,7 +130,7 @@ def test_a_missing_extra_is_named(
 
     monkeypatch.setattr(builtins, "__import__", without)
     error = refusal(name)
-    assert (error.code, error.remedy) == ("missing-package", f"pip install 'steadyrl[{extra}]'")
+    assert (error.code, error.remedy) == ("missing-package", f"Install it: {install(extra)}.")
     assert name in error.message
 
 

@@ -12,9 +12,11 @@ import steadyrl as srl
 from steadyrl.envs.choice import Choice
 from steadyrl.errors import RunFailedError
 from steadyrl.training import backend
+from steadyrl.training.events import Notice
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import prepare_training
 from steadyrl.training.taking_up import setup_of
+from support.training_envs import Fast
 
 SMALL: dict[str, Any] = {"n_steps": 16, "num_envs": 4, "batch_size": 32, "n_epochs": 2, "preset": "none", "seed": 3}
 
@@ -153,3 +155,13 @@ def test_only_processes_survive_an_environment_that_ends_its_own(policy: str, mo
     assert settled.settings.vec == "async"
     assert settled.choice is not None
     assert settled.choice.reason == "only a process of its own survives this: It did not answer within 7 s"
+
+
+@pytest.mark.parametrize(
+    ("vec", "timeout", "said"), [("sync", 3.0, True), ("async", 3.0, False), ("sync", 60.0, False)]
+)
+def test_a_time_that_nobody_keeps_is_said(vec: str, timeout: float, said: bool) -> None:
+    setup = prepare_training("ppo", Fast, {"vec": vec, "env_timeout": timeout, "num_envs": 2}, preset="none")
+    notices: list[Notice] = []
+    backend.settled(setup, notices.append)
+    assert any(notice.message.startswith("env_timeout has no effect with vec sync") for notice in notices) is said

@@ -207,4 +207,4 @@ def test_without_pyav_the_exact_command_is_given(tmp_path: Path, monkeypatch: py
     with pytest.raises(UserError) as raised:
         record_episode(lambda obs: 0, Picture, tmp_path / "a.mp4", seed=0)
     assert raised.value.code == "missing-extra"
-    assert "pip install 'steadyrl[video]'" in raised.value.remedy
+    assert "pip install '.[video]' in a clone" in raised.value.remedy

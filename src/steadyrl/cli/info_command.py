@@ -12,10 +12,10 @@ from typing import Any
 from steadyrl._version import __version__
 from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session, exits_are_errors
-from steadyrl.errors import UserError
+from steadyrl.errors import UserError, install
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "safetensors", "rich", "tensorboardX", "psutil", "cloudpickle")
-_EXTRAS = {"box2d": "Box2D", "envpool": "envpool", "mujoco": "mujoco", "video": "av"}
+_EXTRAS = {"atari": "ale_py", "box2d": "Box2D", "envpool": "envpool", "mujoco": "mujoco", "video": "av"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("torch threads", f"{document['torch_threads']} (OMP_NUM_THREADS {document['omp_num_threads'] or 'unset'})"),
         ("native kernels", _kernels(document["native_kernels"])),
         ("extras", ", ".join(name for name, there in document["extras"].items() if there) or "none"),
-        *([("to add", " ".join(f"pip install 'steadyrl[{name}]'" for name in missing))] if missing else []),
+        *([("to add", install(",".join(missing)))] if missing else []),
     ]
 
 

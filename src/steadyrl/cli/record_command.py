@@ -13,7 +13,7 @@ from steadyrl.cli.runs import find_run
 from steadyrl.cli.session import Session, exits_are_errors
 from steadyrl.cli.streams import tell
 from steadyrl.configs.validate import at_least_one, not_negative_whole
-from steadyrl.errors import RunFailedError, UserError
+from steadyrl.errors import RunFailedError, UserError, install
 
 if TYPE_CHECKING:
     from steadyrl.training.agent import Agent
@@ -129,6 +129,6 @@ def _require_video() -> None:
     if find_spec("av") is None:
         raise UserError(
             "Recording needs PyAV, which is not installed.",
-            remedy="Install it: pip install 'steadyrl[video]'.",
+            remedy=f"Install it: {install('video')}.",
             code="missing-extra",
         )

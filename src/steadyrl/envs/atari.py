@@ -19,9 +19,8 @@ from gymnasium.envs.registration import EnvSpec
 from steadyrl.configs.wrapping import WrapperSettings
 from steadyrl.envs.bounds import least_action
 from steadyrl.envs.convert import copied
-from steadyrl.errors import UserError
+from steadyrl.errors import UserError, install
 
-INSTALL = "pip install 'steadyrl[atari]'"
 _SECOND = 2  # the action after FIRE at the beginning of an episode, as in OpenAI's Baselines
 
 
@@ -213,7 +212,7 @@ def _resizer() -> Any:
     except ImportError as error:
         raise UserError(
             "Atari preprocessing needs OpenCV, which is not installed.",
-            remedy=f"Install it with: {INSTALL}",
+            remedy=f"Install it: {install('atari')}.",
             code="missing-extra",
         ) from error
     return lambda picture, size: cv2.resize(picture, (size, size), interpolation=cv2.INTER_AREA)

@@ -25,7 +25,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from steadyrl.cores import usable_cores
 from steadyrl.envs.types import BoolArray, FloatArray
-from steadyrl.errors import UserError, nearest, words
+from steadyrl.errors import UserError, install, nearest, words
 
 Stepped = tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]
 PREFIX = "envpool"  # `envpool:Pong-v5` is EnvPool's own environment of that name
@@ -220,7 +220,7 @@ def load_envpool(name: str) -> Any:
     if not installed():
         raise UserError(
             f"{name} cannot be stepped by EnvPool, which is not installed.",
-            remedy="pip install 'steadyrl[envpool]'",
+            remedy=f"Install it: {install('envpool')}.",
             code="missing-package",
         )
     try:
@@ -228,7 +228,7 @@ def load_envpool(name: str) -> Any:
     except Exception as error:
         raise UserError(
             f"EnvPool is installed but cannot be imported: {type(error).__name__}: {words(error)}",
-            remedy="pip install --upgrade 'steadyrl[envpool]', or use another vec.",
+            remedy="Install another version of it, or use another vec.",
             code="missing-package",
         ) from error
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator, parse_env_id, registry
 
-from steadyrl.errors import Ending, UserError, nearest, words
+from steadyrl.errors import Ending, UserError, install, nearest, words
 
 # Packages that register a namespace when they are imported.
 _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
@@ -116,8 +116,7 @@ def missing_package(name: str, error: BaseException) -> UserError:
     package = re.search(r"No module named '([\w.]+)'", text)
     if extra:
         ours = _EXTRAS.get(extra[1].replace("_", "-"))
-        target = f"steadyrl[{ours}]" if ours else f"gymnasium[{extra[1]}]"
-        remedy = f"pip install '{target}'"
+        remedy = f"Install it: {install(ours)}." if ours else f"pip install 'gymnasium[{extra[1]}]'"
     elif package:
         remedy = f"Install the package that has the module {package[1].partition('.')[0]}."
     else:
@@ -252,7 +251,7 @@ def _import_atari(env_id: str) -> None:
     if importlib.util.find_spec("ale_py") is None:
         raise UserError(
             f"The environment '{env_id}' comes from ale-py, which is not installed.",
-            remedy="pip install 'steadyrl[atari]'",
+            remedy=f"Install it: {install('atari')}.",
             code="unknown-env",
         )
     import_module("ale_py", env_id)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from steadyrl import kernels
+from steadyrl.configs.run import RunSettings
 from steadyrl.data.memory import FREE_SHARE, free_memory
 from steadyrl.envs.choice import Choice, choose
 from steadyrl.envs.make import EnvFactory
@@ -19,6 +20,9 @@ from steadyrl.training.events import Notice
 from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.setup import Setup
 
+_UNWATCHED = (
+    "nothing but Ctrl-C ends an environment of this process that hangs. vec async has processes that are ended."
+)
 _OTHER = {
     "envpool": "EnvPool's environments are another implementation, in C++",
     "native": "The environment's native vector has one generator for all environments",
@@ -30,6 +34,13 @@ def settled(setup: Setup, say: Callable[[Notice], None]) -> Setup:
 
     The choice is in the setup's document, `config.json`, so that a run that goes on or is reproduced takes it again.
     """
+    setup = _chosen(setup, say)
+    if setup.settings.vec != "async" and setup.settings.env_timeout != RunSettings(env="").env_timeout:
+        say(Notice("no-effect", f"env_timeout has no effect with vec {setup.settings.vec}: {_UNWATCHED}"))
+    return setup
+
+
+def _chosen(setup: Setup, say: Callable[[Notice], None]) -> Setup:
     settings, source = setup.settings, setup.source
     if settings.vec in _OTHER and isinstance(source, EnvFactory):
         say(Notice("vec", f"{_OTHER[settings.vec]}: the same seed gives other episodes than sync and async."))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from steadyrl.envs.pictures import modes_of, no_pictures
 from steadyrl.envs.score import next_life, score_of
-from steadyrl.errors import UserError, words
+from steadyrl.errors import UserError, install, words
 from steadyrl.training.jsonlines import write_failed
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def require_av() -> None:
     except ImportError as error:
         raise UserError(
             "Recording a video needs PyAV, which is not installed.",
-            remedy="Install it with: pip install 'steadyrl[video]'",
+            remedy=f"Install it: {install('video')}.",
             code="missing-extra",
         ) from error
 
