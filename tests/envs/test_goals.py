@@ -18,6 +18,7 @@ from steadyrl.seeding import Seeds
 from support.goals import Reach
 
 OWN = "support.own_wrappers"
+CLIPPED = {"name": "ClipReward", "kwargs": {"min_reward": -1.0, "max_reward": 0.0}}
 
 
 class Far(Reach):
@@ -69,7 +70,7 @@ def test_what_is_learned_of_a_step_and_of_an_array_is_the_same(sign: bool, scale
     [
         ({"action_repeat": 2}, "repeated actions add up the rewards of several steps of Far", "--action-repeat"),
         ({"wrappers": [f"{OWN}:Halves"]}, "the wrapper Halves may change the rewards of Far", "Give Halves a compute"),
-        ({"wrappers": ["NormalizeReward"]}, "the wrapper NormalizeReward may change", "leave hindsight out"),
+        ({"wrappers": [CLIPPED]}, "the wrapper ClipReward may change the rewards of Far", "leave hindsight out"),
         ({"wrappers": [f"{OWN}:Masking"]}, "the wrapper Masking may change the rewards", "Give Masking a compute"),
         ({"wrappers": ["support.goals:Shrunk"]}, "make .* of its achieved_goal, which is Box", "leave achieved_goal"),
     ],
@@ -82,6 +83,13 @@ def test_what_cannot_be_done_to_another_goals_reward_is_refused(settings: Any, s
     assert cure in caught.value.remedy
     with pytest.raises(UserError, match=said):
         srl.SAC(Far, hindsight="future", preset="none", **settings)
+
+
+def test_what_a_users_function_puts_around_is_held_to_the_same() -> None:
+    with pytest.raises(UserError, match="the wrapper NormalizeReward may change the rewards of env"):
+        functions(lambda: gym.wrappers.NormalizeReward(Far()))
+    limited = functions(lambda: gym.wrappers.TimeLimit(gym.wrappers.RecordEpisodeStatistics(Far()), 9))
+    assert limited.reward(np.array([[3.0, 4.0]]), np.zeros((1, 2)), {}) == [-5.0]
 
 
 def test_a_wrapper_that_answers_itself_is_asked() -> None:
