@@ -49,7 +49,7 @@ def fake_run(monkeypatch: pytest.MonkeyPatch, execute: Callable[..., dict[str, A
         for notice in plan.setup.notices:
             say(notice)
         summary = execute(plan)
-        return SimpleNamespace(path=plan.run_dir, summary=lambda: summary)
+        return SimpleNamespace(path=plan.run_dir, summary=lambda: summary, close=lambda: None)
 
     module.execute = run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "steadyrl.training.run", module)
@@ -300,7 +300,7 @@ def test_warnings_are_told_without_a_display(
         for listener in listeners:
             listener(Notice("long-episode", "It does not end.", "warning"))
             listener(Notice("other", "By the way.", "note"))
-        return SimpleNamespace(summary=lambda: SUMMARY)
+        return SimpleNamespace(summary=lambda: SUMMARY, close=lambda: None)
 
     module.execute = run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "steadyrl.training.run", module)

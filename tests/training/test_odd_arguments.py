@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import steadyrl as srl
 from support.training_envs import Fast
@@ -32,6 +33,12 @@ SAC = partial(LOOSE.SAC, "Pendulum-v1", buffer_size=100)
         (lambda: PPO().predict(np.zeros(1), deterministic=np.array([True, False])), "but it must be True or False"),
         (lambda: LOOSE.evaluate(PPO(), 1, deterministic=2), "deterministic is 2, but it must be True or False"),
         (lambda: PPO().learn(8, callback=np.array("a")), "which is no function"),
+        (lambda: LOOSE.resume(None), "run is None, which names no folder"),
+        (lambda: LOOSE.Run.open(3), "path is 3, which names no folder"),
+        (lambda: LOOSE.check_env(Fast, timeout="60"), "timeout is '60'."),
+        (lambda: LOOSE.LinearSchedule(1.0, 0.0, fraction="x"), "The fraction of a schedule is 'x'"),
+        (lambda: LOOSE.load("nosuch", device=10**30), "The device 1000000000000000000000000000000 cannot be used"),
+        (lambda: LOOSE.load("nosuch", kernels=[]), "kernels is [], but it must be one of"),
     ],
 )
 def test_they_are_refused(make: Any, said: str) -> None:
@@ -51,3 +58,14 @@ def test_truth_values_of_any_library_are_taken() -> None:
     action = agent.predict(np.zeros(1), deterministic=True)[0]
     assert action == agent.predict(np.zeros(1), deterministic=np.True_)[0]
     assert action == agent.predict(np.zeros(1), deterministic=1)[0]
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, partial(torch.autocast, "cpu")])
+def test_modes_of_torch_in_which_nothing_is_learnt_are_named(mode: Any) -> None:
+    agent = PPO()
+    with mode():
+        for call in (PPO, partial(agent.learn, 8)):
+            with pytest.raises(srl.UserError, match=r"An agent cannot be made or learn inside torch\.(inf|auto)"):
+                call()
+        assert agent.predict(np.zeros(1))[0] in range(2)
+    assert agent.learn(8).num_timesteps == 8

@@ -227,3 +227,12 @@ def test_large_pictures_that_start_slowly_are_said(algo: str, size: int, said: b
     options = {"buffer_size": 50} if algo == "sac" else {}
     notices = prepare_training(algo, env, options, preset="none").notices
     assert any("orthogonal initial weights take many seconds" in notice.message for notice in notices) is said
+
+
+def test_pictures_that_lie_either_way_are_not_stacked_by_guess() -> None:
+    env = partial(Sampler, gs.Box(0, 255, (3, 3, 3), np.uint8))
+    with pytest.raises(srl.UserError, match=r"frame_stack cannot tell whether the channels of .* \(3, 3, 3\)"):
+        srl.PPO(env, frame_stack=2, image_layout="hwc", **PPO)
+    wrappers = [{"name": "FrameStackObservation", "kwargs": {"stack_size": 2}}]
+    agent = srl.PPO(env, wrappers=wrappers, image_layout="hwc", **PPO).learn(8)
+    assert agent.policy.obs_spec.leaves[0].layout == "shwc"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 from steadyrl.errors import UserError
@@ -62,8 +63,8 @@ def plan_of(*, quick: bool = False, no_side_effects: bool = False, timeout: floa
     Raises:
         UserError: both were asked for, or the time is no time.
     """
-    if not timeout > 0:
-        raise UserError(f"timeout is {timeout}.", remedy="It is a number of seconds above 0.", code="bad-value")
+    if not isinstance(timeout, Real) or not timeout > 0:
+        raise UserError(f"timeout is {timeout!r}.", remedy="It is a number of seconds above 0.", code="bad-value")
     if quick and no_side_effects:
         raise UserError(
             "quick and no_side_effects are two ways to check.", remedy="Choose one of them.", code="bad-value"

@@ -75,4 +75,5 @@ def run(args: list[str], session: Session) -> int:
     session.say(closing(RunFolder.open(found.path), summary))
     if session.json:
         session.emit(summary)
+    finished.close()
     return status_of(summary)

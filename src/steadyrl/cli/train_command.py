@@ -84,6 +84,7 @@ def run(args: list[str], session: Session) -> int:
             session.say(closing(plan.folder, summary))
             if session.json:
                 session.emit(summary)
+    finished.close()
     return status_of(summary)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from steadyrl.errors import UserError
 
@@ -19,7 +20,8 @@ class LinearSchedule:
     fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.fraction <= 1.0:
+        fraction: Any = self.fraction
+        if not isinstance(fraction, int | float) or not 0.0 < fraction <= 1.0:
             raise UserError(
                 f"The fraction of a schedule is {self.fraction!r}, but it must be above 0 and at most 1.",
                 remedy="Give the part of the run over which the value changes, such as fraction=0.5.",

@@ -30,6 +30,7 @@ from steadyrl.training.events import Listener, Notice
 from steadyrl.training.files import write_atomic
 from steadyrl.training.learning import Learning
 from steadyrl.training.loops import Loop, make_loop
+from steadyrl.training.modes import insist_on_plain_torch
 from steadyrl.training.policies import new_policy, require_same_network, require_same_spaces
 from steadyrl.training.predicting import insist_on_masks, predicted, valued
 from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
@@ -91,6 +92,7 @@ class Agent(Surface):
 
     def _begin(self, setup: Setup | None, bundle: Bundle | None) -> None:
         """Fresh counters and streams, environments where there is a setup, the bundle's policy where there is one."""
+        insist_on_plain_torch()
         self.setup = setup
         self.about: dict[str, Any] = {} if bundle is None else bundle.about
         self.best_mean: float | None = None
@@ -216,6 +218,7 @@ class Agent(Surface):
             UserError: it does already, in another thread or around the callback that asks.
         """
         self._insist_on_rest()
+        insist_on_plain_torch()
         self._busy = True
         try:
             yield

@@ -105,8 +105,8 @@ def load(path: str | Path, env: EnvLike | None = None, **options: Any) -> Agent:
     file = path_of(path, "path")
     if file.suffix != SUFFIX and (file.is_dir() or not os.path.exists(file)):
         file = file.with_name(file.name + SUFFIX)
-    device = resolve_device(options.get("device") or "auto")
-    native = with_kernels(options.get("kernels") or "auto")
+    given = {name: "auto" if options.get(name) is None else options[name] for name in ("device", "kernels")}
+    device, native = resolve_device(given["device"]), with_kernels(given["kernels"])
     try:
         bundle = read_bundle(file, device, native=native, encoders=encoders_of(options.get("encoders")))
     except UserError as error:

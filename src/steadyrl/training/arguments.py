@@ -19,16 +19,17 @@ _EVALUATE = ("episodes", "seed", "eval_seed", "deterministic", "env")
 _LEARN = ("total_timesteps", "schedule_steps", "callback", "eval_env", "run_dir")
 
 
-def path_of(path: Any, name: str) -> Path:
-    """An argument as the path of a file or folder.
+def path_of(path: Any, name: str, *, folder: bool = False) -> Path:
+    """An argument as the path of a file, or of a folder, which may be the present one.
 
     Raises:
         UserError: it is none, or is empty.
     """
     file = Path(path) if isinstance(path, str | os.PathLike) else Path()
-    if not file.name or "\0" in str(file):
+    there = folder and isinstance(path, str | os.PathLike) and str(path) != ""
+    if not (file.name or there) or "\0" in str(file):
         raise UserError(
-            f"{name} is {path!r}, which names no file.",
+            f"{name} is {path!r}, which names no {'folder' if folder else 'file'}.",
             remedy=f"Pass the name as {name}, such as 'cartpole'.",
             code="bad-value",
         )

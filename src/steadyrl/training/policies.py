@@ -74,7 +74,7 @@ def resolve_device(name: str) -> torch.device:
     try:
         device = torch.device("cpu" if name == "auto" else name)
         torch.empty(1, device=device).cpu()  # what is on the meta device cannot be read
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
         raise UserError(
             f"The device {name!r} cannot be used: {str(error).splitlines()[0]}",
             remedy="Use --device cpu, or install a build of torch for this machine's GPU.",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from steadyrl.bundle import read_bundle
 from steadyrl.errors import UserError
 from steadyrl.training.agent import Agent, say
 from steadyrl.training.agents import AGENTS, load
-from steadyrl.training.arguments import listeners_of
+from steadyrl.training.arguments import listeners_of, path_of
 from steadyrl.training.checkpoint import POLICY
 from steadyrl.training.compiling import take_up
 from steadyrl.training.displays import make_display
@@ -55,7 +56,7 @@ class Run:
         Raises:
             UserError: the path is no run folder.
         """
-        return cls(RunFolder.open(Path(path)))
+        return cls(RunFolder.open(path_of(path, "path", folder=True)))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -141,6 +142,11 @@ class Run:
             "eval": manifest.get("eval"),
         }
 
+    def close(self) -> None:
+        """Close the environments of its agent, which predicts on; nothing where no agent was asked for."""
+        if self._agent is not None:
+            self._agent.close()
+
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, status={self.status!r})"
 
@@ -169,12 +175,25 @@ def execute(
         quiet(notice)
     agent = AGENTS[plan.setup.resolved.algo].from_setup(plan.setup)
     generators = generators_of_run(agent.seeds.stream("env", "process"))
-    with writing(plan.folder.path, plan.folder.shown), generators:
+    with writing(plan.folder.path, plan.folder.shown), generators, _closed_on_error(agent):
         total = plan.setup.resolved.total_timesteps
         learning = Learning(agent, total if target is None else target, total, listeners, quiet)
         outcome = learning.run(folder=plan.folder, stop_at=stop_at)
     release()
     return Run(plan.folder, agent, outcome)
+
+
+@contextmanager
+def _closed_on_error(agent: Agent) -> Iterator[None]:
+    """Nobody gets the agent of a call that raises, so nobody else could close its environments.
+
+    Whoever interrupts it a second time does not wait for them.
+    """
+    try:
+        yield
+    except Exception:
+        agent.close()
+        raise
 
 
 def resume(
@@ -198,7 +217,7 @@ def resume(
         UserError: it has no whole checkpoint, is finished, or its environment cannot be made again.
         RunFailedError: as `train`.
     """
-    return go_on(Path(run), total_timesteps, listeners_of(callback), say, encoders=encoders)
+    return go_on(path_of(run, "run", folder=True), total_timesteps, listeners_of(callback), say, encoders=encoders)
 
 
 def go_on(
@@ -249,7 +268,7 @@ def _resumed(
         except BaseException:
             agent.close()  # the run stays as it was
             raise
-        with recorded(folder, fresh=False):
+        with recorded(folder, fresh=False), _closed_on_error(agent):
             missing = [f"lost: {text}" for text in cut_back(folder, checkpoint)]
             missing += _edited(folder, checkpoint.folder / POLICY)
             for text in [*missing, *note_lineage(folder, checkpoint, total, here)]:
