@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.envs.registration import registry
@@ -362,3 +363,11 @@ def test_a_signal_after_the_loop_waits_until_the_folder_is_complete(
 def test_an_agent_does_not_take_a_run_folder() -> None:
     with pytest.raises(srl.UserError, match=r"learn\(total_timesteps, run_dir=...\)"):
         srl.PPO("CartPole-v1", run_dir="runs/x")
+
+
+def test_a_run_is_evaluated_where_one_says(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"preset": "none", "n_steps": 8, "batch_size": 8, "eval_freq": 16, "eval_episodes": 2}
+    vector = gym.vector.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2)
+    short = gym.make("CartPole-v1", max_episode_steps=5)
+    run = srl.train("ppo", vector, total_timesteps=32, eval_env=short, run_dir=tmp_path / "run", **options)
+    assert [row["lengths"] for row in run.evals()] == [[5, 5], [5, 5]]

@@ -8,7 +8,7 @@ from steadyrl.errors import UserError
 
 
 def insist_on_plain_torch() -> None:
-    """Raises UserError inside torch.inference_mode or torch.autocast: tensors have no gradient there, or other types."""
+    """Raises UserError inside torch.inference_mode or torch.autocast: tensors have no gradient or other types there."""
     for name, on in (
         ("torch.inference_mode", torch.is_inference_mode_enabled()),
         ("torch.autocast", torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")),

@@ -158,6 +158,7 @@ def execute(
     *,
     target: int | None = None,
     stop_at: StopAt | None = None,
+    eval_env: EnvLike | None = None,
 ) -> Run:
     """Run a plan to its end, or to the signal or callback that ends it early; the run says which.
 
@@ -169,6 +170,7 @@ def execute(
         say: Tells the user something once; None is silence.
         target: The step to train to, where that is not the declared total.
         stop_at: Where before it the run ends as if it had been stopped.
+        eval_env: Where evaluations happen; None makes environments like the training's.
     """
     quiet = say or (lambda notice: None)
     for notice in plan.setup.notices:
@@ -177,7 +179,7 @@ def execute(
     generators = generators_of_run(agent.seeds.stream("env", "process"))
     with writing(plan.folder.path, plan.folder.shown), generators, _closed_on_error(agent):
         total = plan.setup.resolved.total_timesteps
-        learning = Learning(agent, total if target is None else target, total, listeners, quiet)
+        learning = Learning(agent, total if target is None else target, total, listeners, quiet, eval_env)
         outcome = learning.run(folder=plan.folder, stop_at=stop_at)
     release()
     return Run(plan.folder, agent, outcome)
@@ -317,6 +319,7 @@ def train(
     total_timesteps: int | None = None,
     preset: str = "auto",
     callback: Listener | Sequence[Listener] | None = None,
+    eval_env: EnvLike | None = None,
     display: str = "none",
     **options: Any,
 ) -> Run:
@@ -328,6 +331,7 @@ def train(
         total_timesteps: Environment steps; else the preset's, else a million.
         preset: `auto`, `none` or a preset's name.
         callback: Called with each event; returning False ends the run.
+        eval_env: Where evaluations happen; None makes environments like the training's. `resume` does.
         display: How progress is shown on stderr: `auto`, `live`, `plain`, `notebook`, `json` or `none`.
         **options: Hyperparameters and settings of the run under the names of the command line's flags.
 
@@ -342,6 +346,6 @@ def train(
         with signals_raise():
             plan = prepare(algo, env, options, preset=preset, total_timesteps=total_timesteps)
             with recorded(plan.folder):
-                return execute(plan, [shown, *listeners], say)
+                return execute(plan, [shown, *listeners], say, eval_env=eval_env)
     finally:
         shown.close()
