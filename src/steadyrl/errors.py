@@ -81,7 +81,7 @@ def words(error: BaseException) -> str:
     """What an error says, up to `LONGEST` characters; for one that says nothing, such as a bare `assert`, the line that
     raised it."""
     try:
-        text = str(error)
+        text = str(error).encode("utf-8", "backslashreplace").decode()  # files hold no halves of characters
     except Exception:  # its class cannot say it
         text = ""
     if len(text) > LONGEST:

@@ -177,3 +177,15 @@ def test_torch_is_not_imported_until_the_training() -> None:
 def test_an_algorithm_has_a_name() -> None:
     with pytest.raises(UserError, match="The algorithm is 3"):
         prepare_training(3, "CartPole-v1", {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kind", "preset"), [("rgb", "ALE/Pong-v5"), ("ram", None)])
+def test_a_preset_for_pictures_is_not_taken_for_numbers(kind: str, preset: str | None) -> None:
+    pytest.importorskip("ale_py")
+    env_kwargs = {"obs_type": kind}
+    setup = prepare_training(
+        "ppo", "ALE/Pong-v5", {"env_kwargs": env_kwargs, "atari": "on" if kind == "rgb" else "off"}
+    )
+    assert (setup.resolved.preset or "").startswith("ALE/Pong" if preset else "")
+    assert bool(setup.resolved.preset) is bool(preset)
+    assert setup.resolved.config.net_arch != () if preset is None else setup.resolved.config.net_arch == ()

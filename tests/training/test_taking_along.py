@@ -199,3 +199,21 @@ def test_values_are_raw_again_once_another_scale_is_learned_from(way: str, tmp_p
     agent.learn(32)
     assert agent.policy.value_scale == (1.0 if way == "vector" else 2.0)
     vector.close()
+
+
+def test_a_wrapper_from_a_file_is_found_again_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here" / "own.py").write_text(
+        "import gymnasium as gym\n\nclass Same(gym.ObservationWrapper):\n"
+        "    def observation(self, obs):\n        return obs\n"
+    )
+    monkeypatch.chdir(tmp_path / "here")
+    agent = srl.PPO("CartPole-v1", wrappers=["own.py:Same"], n_steps=8, batch_size=8, preset="none").learn(8)
+    path = agent.save("policy").resolve()
+    monkeypatch.chdir(tmp_path / "there")
+    loaded = srl.load(path, env="CartPole-v1")
+    (entry,) = loaded.require_setup().settings.wrappers
+    assert entry["name"] == f"{tmp_path / 'here' / 'own.py'}:Same"

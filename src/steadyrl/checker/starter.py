@@ -31,6 +31,7 @@ class $name(gym.Env):
         self.max_steps = max_steps
         self.place = self.speed = self.target = 0.0
         self.steps = 0
+        self.begun = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -40,9 +41,12 @@ class $name(gym.Env):
         self.place, self.target = self.np_random.uniform(-0.7, 0.7, 2)
         self.speed = 0.0
         self.steps = 0
+        self.begun = True
         return self._observation(), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if not self.begun:
+            raise gym.error.ResetNeeded("Call reset() before step().")
         push = float(np.clip(action[0], -1.0, 1.0))
         self.steps += 1
         self.speed = 0.9 * self.speed + 0.1 * push

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from steadyrl.errors import SteadyRLError, UserError, words
+from steadyrl.errors import RunFailedError, SteadyRLError, UserError, words
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.signals import Signalled, signalled, signals_held, signals_raise
 
@@ -50,6 +50,8 @@ def _record(folder: RunFolder, error: BaseException, fresh: bool) -> None:
     elif isinstance(error, UserError) and fresh and not known["timesteps"]:
         folder.remove()
     elif manifest["status"] in ("running", "failed"):
+        if isinstance(error, UserError) and manifest["status"] == "failed":
+            error.exit_status = RunFailedError.exit_status  # it came in the middle of the training
         path = _write_traceback(folder, error)
         message = f"{type(error).__name__}: {words(error)}"
         folder.finish("failed", message=message, error_file=path and path.name, **known)

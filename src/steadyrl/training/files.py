@@ -114,6 +114,12 @@ def read_regular(path: Path, most: int) -> bytes:
     return path.read_bytes()
 
 
+def from_anywhere(name: str, here: Path) -> str:
+    """What `name` names, such as file.py:Class, so that it is found from every working folder: by its absolute path."""
+    path, _, class_name = name.rpartition(":")
+    return f"{here / path}:{class_name}" if path.endswith(".py") else name
+
+
 def working_folder() -> Path:
     """The working folder. Raises UserError where it was deleted."""
     try:

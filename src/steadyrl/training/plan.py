@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from steadyrl.training.files import working_folder
+from steadyrl.training.files import from_anywhere, working_folder
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.setup import EnvLike, Setup, prepare_training
 
@@ -54,9 +54,9 @@ def make_folder(
     settings = setup.settings
     here = working_folder() if here is None else here
     config = setup.to_json()
-    config["settings"]["env"] = _from_anywhere(settings.env, here)
+    config["settings"]["env"] = from_anywhere(settings.env, here)
     for entry in config["settings"]["wrappers"]:
-        entry["name"] = _from_anywhere(entry["name"], here)
+        entry["name"] = from_anywhere(entry["name"], here)
     return RunFolder.create(
         algo=setup.resolved.algo,
         env=settings.env,
@@ -88,14 +88,8 @@ def make_folder(
     )
 
 
-def _from_anywhere(env: str, here: Path) -> str:
-    """The environment so that it is found from every working folder: a file by its absolute path."""
-    path, _, class_name = env.rpartition(":")
-    return f"{here / path}:{class_name}" if path.endswith(".py") else env
-
-
 def from_here(env: str) -> str:
-    """What `_from_anywhere` wrote as errors show it: a file below the working folder by its path from there."""
+    """What `from_anywhere` wrote as errors show it: a file below the working folder by its path from there."""
     path, _, class_name = env.rpartition(":")
     if path.endswith(".py"):
         with suppress(ValueError, OSError):  # elsewhere, or the working folder is gone

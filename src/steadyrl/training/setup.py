@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from steadyrl.config import Resolved, check_algo, encode, resolve, to_json
+from steadyrl.config import Resolved, check_algo, encode, preset_for, resolve, to_json
 from steadyrl.configs import OffPolicyConfig
 from steadyrl.configs.run import RunSettings
 from steadyrl.configs.suitability import check_masks, check_suitable
@@ -23,10 +23,11 @@ from steadyrl.envs.vector import insist_on_restartable
 from steadyrl.envs.wrapping import stacking_of
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.spaces.images import is_image
 from steadyrl.spaces.masks import MaskedSpec
 from steadyrl.training.architectures import class_names
 from steadyrl.training.events import Notice
-from steadyrl.training.files import jsonable
+from steadyrl.training.files import from_anywhere, jsonable, working_folder
 from steadyrl.training.frames import frames_notice, frames_of
 from steadyrl.training.notices import notices_of
 from steadyrl.training.record_form import VERSION
@@ -183,7 +184,7 @@ def prepare_training(
     own = {name: value for name, value in options.items() if name in SETTINGS}
     overrides = {name: value for name, value in options.items() if name not in SETTINGS}
     require_known(algo, overrides)
-    settings = read_settings({**own, "env": _name(env)})
+    settings = _found_again(read_settings({**own, "env": _name(env)}))
     opened = _opened(env, settings)
     source = opened.source
     if isinstance(source, EnvFactory):
@@ -191,6 +192,7 @@ def prepare_training(
     if opened.number is not None:
         overrides["num_envs"] = _own_number(overrides, *opened.number)
         preset = "none" if preset == "auto" else preset
+    preset = _fitting(algo, settings.env, preset, opened.observation)
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
     pictures = opened.stacking if len(opened.observation.shape or ()) == 3 else None
     obs_spec = ObsSpec.of(opened.observation, reading_of(resolved.config, encoders, pictures))
@@ -217,6 +219,22 @@ def prepare_training(
     )
     _check(setup)
     return dataclasses.replace(setup, notices=_notices(setup, seedless=options.get("seed", 0) is None))
+
+
+def _found_again(settings: RunSettings) -> RunSettings:
+    """Settings whose wrappers from files are found wherever a saved policy is loaded."""
+    if not settings.wrappers:
+        return settings
+    here = working_folder()
+    wrappers = tuple({**entry, "name": from_anywhere(str(entry["name"]), here)} for entry in settings.wrappers)
+    return dataclasses.replace(settings, wrappers=wrappers)
+
+
+def _fitting(algo: str, env: str, preset: str, observation: gym.Space[Any]) -> str:
+    """The preset, but none where the automatic one is for pictures, and arguments make something else of them."""
+    tuned = preset_for(algo, env) if preset == "auto" else None
+    picture = isinstance(observation, gym.spaces.Box) and is_image(observation)
+    return "none" if tuned is not None and tuned.values.get("net_arch", True) == [] and not picture else preset
 
 
 def _check(setup: Setup) -> None:
