@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 CLOSER = """
@@ -84,3 +85,73 @@ def test_environments_are_closed_after_a_signal(vec: str, tmp_path: Path) -> Non
         process.communicate(timeout=60)
     assert process.returncode == 143
     assert told(tmp_path, "made") == told(tmp_path, "closed")
+
+
+STARTS = """
+import subprocess
+import sys
+import time
+
+import gymnasium as gym
+import numpy as np
+
+
+class Starts(gym.Env):
+    observation_space, action_space = gym.spaces.Box(-1.0, 1.0, (2,)), gym.spaces.Discrete(2)
+
+    def __init__(self):
+        self.program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        with open("programs.txt", "a") as file:
+            file.write(f"{self.program.pid}\\n")
+        self.t = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        time.sleep(0.002)
+        self.t += 1
+        return np.zeros(2, np.float32), 1.0, self.t % 50 == 0, False, {}
+
+    def close(self):
+        self.program.terminate()
+        self.program.wait()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("words", ["bench starts.py:Starts --num-envs 2 --seconds 20", "eval run --episodes 10000"])
+def test_what_environments_started_ends_with_a_command_that_a_signal_ends(
+    words: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "starts.py").write_text(STARTS)
+    python = [sys.executable, "-m", "steadyrl"]
+    if words.startswith("eval"):
+        train = TRAIN.replace("closer.py:Closer", "starts.py:Starts")
+        subprocess.run(
+            [*python, *train.split(), "--total-timesteps", "32"], cwd=tmp_path, check=True, capture_output=True
+        )
+    programs, before = tmp_path / "programs.txt", 0
+    if programs.exists():
+        before = len(programs.read_text().split())
+    with subprocess.Popen(
+        [*python, *words.split()],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not programs.exists() or len(programs.read_text().split()) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(number)
+        process.wait(60)
+    assert process.returncode == 128 + number
+    started = [int(word) for word in programs.read_text().split()]
+    deadline = time.monotonic() + 20
+    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in started):
+        assert time.monotonic() < deadline, "a program was left running"
+        time.sleep(0.1)

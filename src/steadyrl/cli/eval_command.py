@@ -60,8 +60,9 @@ def run(args: list[str], session: Session) -> int:
     from steadyrl.training.agents import evaluate
     from steadyrl.training.evaluation import left_out
     from steadyrl.training.run import Run
+    from steadyrl.training.signals import signals_raise
 
-    with exits_are_errors(RunFailedError, "the environment"):
+    with signals_raise(), exits_are_errors(RunFailedError, "the environment"):
         agent = Run.open(path).load_agent(options.checkpoint)
         result = evaluate(agent, options.episodes, seed=options.eval_seed, deterministic=not options.stochastic)
     document = {

@@ -66,7 +66,9 @@ def run(args: list[str], session: Session) -> int:
     if found.note:
         tell(found.note, sys.stderr)
     _require_video()
-    with exits_are_errors(RunFailedError, "the environment"):
+    from steadyrl.training.signals import signals_raise
+
+    with signals_raise(), exits_are_errors(RunFailedError, "the environment"):
         agent = _agent(path, options.checkpoint)
         recordings = [_record(agent, options, seed, _target(path, options, seed)) for seed in _seeds(options)]
     if session.json:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO
 
 from steadyrl.cli.session import Session
@@ -139,13 +140,15 @@ def _ended_by_itself(env: str, status: int) -> RunFailedError:
 
 
 def _end(program: subprocess.Popen[bytes]) -> None:
-    """End the process, if it still runs; what it started ends with it."""
+    """End the process, if it still runs, and what its environments started, which is in its group."""
+    if program.returncode is not None:
+        return
     program.terminate()
-    try:
+    with suppress(subprocess.TimeoutExpired):
         program.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        program.kill()
-        program.wait()
+    with suppress(ProcessLookupError):  # a group keeps its number as long as somebody is in it
+        os.killpg(program.pid, signal.SIGKILL)
+    program.wait()
 
 
 def _pass_on(document: IO[bytes], session: Session) -> None:

@@ -55,7 +55,7 @@ def write_atomic(path: Path, data: bytes) -> None:
             Path(temporary).unlink(missing_ok=True)
         raise RunFailedError(
             f"{path} cannot be written: {error.strerror or error}.",
-            remedy="Free some disk space, or choose another place.",
+            remedy="Move that folder away." if path.is_dir() else "Free some disk space, or choose another place.",
             code="cannot-write",
         ) from error
 
