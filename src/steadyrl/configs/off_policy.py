@@ -62,8 +62,8 @@ class OffPolicyConfig:
     n_sampled_goal: int = 4
     """Hindsight: substitute goals for each real one."""
     replay_dir: str | None = None
-    """A folder in which each training, a resumed one too, keeps its replay buffer in files of its own, mapped from the disk,
-    instead of in memory; they stay when it ends, and are yours to remove."""
+    """A folder in which each training, a resumed one too, keeps its replay buffer in files of its own, mapped from the
+    disk, instead of in memory; they stay when it ends, and are yours to remove."""
     replay_frames: Literal["auto", "on", "off"] = "auto"
     """Whether the replay keeps each frame of stacked pictures once; auto where frame_stack stacks uint8."""
     memory_limit: str | None = None
