@@ -15,7 +15,7 @@ from steadyrl.envs.make import make_env_factory
 from steadyrl.envs.score import LearnedReward, RawScore, WholeGames, next_life
 from steadyrl.envs.types import EpisodeRecord, Step
 from steadyrl.envs.vector import make_vec
-from steadyrl.training.evaluation import run_episodes
+from steadyrl.training.evaluating import run_episodes
 from support.games import Game, needs_ale, pay_of
 
 DEATHS = (17, 30)

@@ -11,9 +11,10 @@ from gymnasium.vector import AutoresetMode
 
 import steadyrl as srl
 from steadyrl.seeding import Seeds
-from steadyrl.training import evaluation
+from steadyrl.training import evaluating
 from steadyrl.training.agent import Agent
-from steadyrl.training.evaluation import MAX_ENVS, Evaluation, run_episodes
+from steadyrl.training.evaluating import MAX_ENVS, run_episodes
+from steadyrl.training.evaluation import Evaluation
 from support.envs import ConstantReward, SpaceProbe
 from support.training_envs import GlobalDrawer, PaysVector, SeedLength, length_of
 
@@ -250,7 +251,7 @@ class Endless(SeedLength):
 
 @pytest.mark.parametrize("vector", [False, True])
 def test_an_evaluation_without_an_end_is_ended(vector: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "ENDLESS", 60)
+    monkeypatch.setattr(evaluating, "ENDLESS", 60)
     agent = small(Endless)
     env: Any = gym.vector.SyncVectorEnv([Endless] * 2) if vector else None
     with pytest.raises(srl.RunFailedError, match="has lasted 60 steps without an end") as caught:
@@ -262,7 +263,7 @@ def test_an_evaluation_without_an_end_is_ended(vector: bool, monkeypatch: pytest
 
 
 def test_the_limit_of_an_evaluation_is_far_beyond_usual_episodes() -> None:
-    assert evaluation.ENDLESS == 100_000
+    assert evaluating.ENDLESS == 100_000
 
 
 @pytest.mark.parametrize("episodes", [0, -1, "3", 1.5, None, True, np.nan, 10**7])

@@ -12,7 +12,8 @@ import steadyrl as srl
 from steadyrl.envs.make import make_env_factory
 from steadyrl.errors import RunFailedError
 from steadyrl.seeding import Seeds
-from steadyrl.training.evaluation import Evaluation, Spared, left_out, run_episodes
+from steadyrl.training.evaluating import Spared, run_episodes
+from steadyrl.training.evaluation import Evaluation, left_out
 from steadyrl.training.events import EvaluationEnded, Event, Notice
 from support.training_envs import SeedLength, length_of
 

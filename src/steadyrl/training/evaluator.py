@@ -13,15 +13,8 @@ from steadyrl.envs.vector import make_vec
 from steadyrl.errors import UserError
 from steadyrl.nn.policy import Policy
 from steadyrl.seeding import Stream
-from steadyrl.training.evaluation import (
-    MAX_ENVS,
-    Evaluation,
-    Spared,
-    Watch,
-    run_episodes,
-    run_vector_episodes,
-    unwatched,
-)
+from steadyrl.training.evaluating import MAX_ENVS, Spared, run_episodes, run_vector_episodes
+from steadyrl.training.evaluation import Evaluation, Watch, unwatched
 from steadyrl.training.generators import global_generators_kept
 from steadyrl.training.policies import require_playable
 from steadyrl.training.setup import EnvLike
