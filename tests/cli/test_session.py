@@ -232,3 +232,23 @@ sys.exit(status)
     result = run_python(code)
     assert (result.returncode, result.stderr) == (130, "")
     assert json.loads(result.stdout)["error"]["code"] == "interrupted"
+
+
+def test_remarks_on_an_environment_come_without_lines_of_the_library(tmp_path: Path) -> None:
+    (tmp_path / "wide.py").write_text(
+        "import gymnasium as gym\nimport numpy as np\nimport warnings\n\n"
+        "class Wide(gym.Env):\n"
+        "    observation_space, action_space = gym.spaces.Box(-1.0, 1.0, (2,)), gym.spaces.Discrete(2)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        super().reset(seed=seed)\n        warnings.warn('of the environment')\n"
+        "        return np.zeros(2), {}\n"
+        "    def step(self, action):\n        return np.zeros(2), 1.0, False, True, {}\n"
+    )
+    words = "train ppo wide.py:Wide --n-steps 8 --batch-size 8 --total-timesteps 8 --eval-freq 0 --run-dir run --quiet"
+    done = subprocess.run(
+        [sys.executable, "-m", "steadyrl", *words.split()], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "warning: The observation of wide.py:Wide (environment 0) is float64, but its space says" in done.stderr
+    assert "self._note" not in done.stderr
+    assert "adapter.py" not in done.stderr
+    assert "wide.py:9: UserWarning: of the environment" in done.stderr

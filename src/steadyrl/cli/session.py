@@ -6,6 +6,7 @@ import errno
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from steadyrl.training.signals import Signalled, end_for_good, ignore_signals, s
 if TYPE_CHECKING:
     from pathlib import Path
 
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 _FOREIGN_CODE = ("env-error", "env-worker", "env-exit", "env-make", "env-module")  # faults in code of the user's
 
@@ -112,6 +114,7 @@ def guarded(call: Callable[[], int], session: Session, *, for_good: bool = False
 def _ended(call: Callable[[], int], session: Session, for_good: bool) -> int:
     if for_good:
         end_for_good()
+        warnings.showwarning = _plain_warning
     try:
         return call()
     except BrokenPipeError:
@@ -130,6 +133,17 @@ def _ended(call: Callable[[], int], session: Session, for_good: bool) -> int:
             return _report(_not_written(error), session, 3)
         unforeseen = _unforeseen(error, session)
         return _report(unforeseen, session, unforeseen.exit_status)
+
+
+def _plain_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Remarks of this library without the line of its code that makes them."""
+    if filename.startswith(_PACKAGE):
+        tell(f"warning: {message}", sys.stderr)
+        return
+    with suppress(OSError, ValueError):
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _flushed(status: int, session: Session) -> int:

@@ -21,6 +21,9 @@ HABITS = {
     "reset_num_timesteps": "Leave it out: a further call of learn always goes on.",
     "n_eval_episodes": "It is called eval_episodes here, and belongs to the agent: PPO(env, eval_episodes=10).",
     "eval_log_path": "Pass run_dir to learn: evaluations are written into the run folder.",
+    "action_noise": "Pass action_noise_type ('normal', 'ornstein-uhlenbeck') and action_noise_std instead.",
+    "replay_buffer_class": "Leave it out: hindsight='future' and prioritized=True choose another replay.",
+    "replay_buffer_kwargs": "Its entries are arguments of their own here: n_sampled_goal, hindsight.",
     "optimize_memory_usage": "Leave it out: a replay keeps each frame of stacked pictures once (replay_frames).",
     "stats_window_size": "Leave it out: rollout/ep_rew_mean is over the last 100 episodes.",
     "lstm_hidden_size": "It is called recurrent_size here, beside recurrent='lstm'.",
@@ -49,6 +52,7 @@ EVALUATE = {
 _VEC = "The agent makes its vector of environments itself: steadyrl.PPO('CartPole-v1', num_envs=8"
 _EPISODES = "Leave it out: learn with run_dir=... writes every episode into episodes.jsonl."
 _MASKS = "Use steadyrl.PPO(env): action masks are found by themselves."
+_NOISE = "Pass action_noise_type ('normal', 'ornstein-uhlenbeck') and action_noise_std to the agent, in [-1, 1]."
 _EVENTS = "Pass learn a function of events, callback=...; run_dir=... gives metrics.jsonl and TensorBoard's files."
 _OWN_ENV = "agent.make_env() makes an environment like its own; agent.loop.venv is the vector that it learns in."
 _REPLAY = "The replay is in the checkpoints of a run folder: steadyrl.train(...), then steadyrl.resume(run_folder)."
@@ -69,6 +73,13 @@ NAMES = {
     "CallbackList": "Pass learn a list of functions of one event: callback=[...].",
     "HerReplayBuffer": "Pass hindsight='future' to an agent with a replay, such as steadyrl.SAC.",
     "RecurrentPPO": "Use steadyrl.PPO(env, recurrent='lstm').",
+    "QRDQN": "Use steadyrl.DQN(env, head='quantile').",
+    "NormalActionNoise": _NOISE,
+    "OrnsteinUhlenbeckActionNoise": _NOISE,
+    "BaseFeaturesExtractor": "Write a torch.nn.Module with an attribute `features`: encoders={'path': MyEncoder}.",
+    "StopTrainingOnRewardThreshold": "Pass learn a function of one event that returns False once event.mean is enough.",
+    "StopTrainingOnMaxEpisodes": "Pass learn a function of one event that returns False after so many EpisodeEnded.",
+    "set_random_seed": "Pass seed=... to the agent; it seeds everything that the training draws from.",
     "MaskablePPO": _MASKS,
     "ActionMasker": _MASKS,
 }
