@@ -171,10 +171,11 @@ def test_the_last_step_is_the_largest_of_whole_lines(tmp_path: Path) -> None:
 
 def test_a_verdict_says_what_it_found() -> None:
     difference = Difference(5, "metrics.jsonl", "loss", "1", "2")
-    assert Verdict([Kill(3, 2)], difference, {"checkpoints": 1}, 1.0).to_json() == {
+    assert Verdict([Kill(3, 2)], difference, {"checkpoints": 1}, 1.0, ("the weather",)).to_json() == {
         "identical": False,
         "kills": [{"after_step": 3, "resumed_from": 2}],
         "first_difference": {"step": 5, "where": "metrics.jsonl", "name": "loss", "first": "1", "second": "2"},
         "compared": {"checkpoints": 1},
+        "inexact": ["the weather"],
     }
     assert Verdict([], None, {}, 1.0).to_json()["identical"]
