@@ -158,3 +158,20 @@ def test_samplers_of_these_spaces_are_in_them() -> None:
         for place in PLACES:
             env = Sampler(space_of(kind, place))
             assert env.observation_space.contains(env.reset(seed=1)[0])
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_spaces_that_do_not_say_when_they_are_equal_are_stepped_in_processes(workers: int, inside: bool) -> None:
+    path = "thing" if inside else ""
+    agent = srl.A2C(
+        partial(fresh, inside), num_envs=2, vec="async", num_workers=workers, preset="none", net_arch=(8,),
+        encoders={path: Numbered}, n_steps=4,
+    )  # fmt: skip
+    assert agent.learn(16).num_timesteps == 16
+    agent.close()
+
+
+def fresh(inside: bool) -> Sampler:
+    """With a space of its own."""
+    return Sampler(gs.Dict({"thing": Things()}) if inside else Things())

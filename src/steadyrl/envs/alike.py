@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import gymnasium as gym
 
 from steadyrl.envs.wrappers import Canonical
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
+from steadyrl.spaces.tree import leaf_spaces
 
 
 def insist_on_alike(made: Sequence[Canonical], name: str) -> None:
     """Raise UserError where the last of these has other spaces than the first or is one of the others."""
     first, last = made[0], made[-1]
-    if (last.observation_space, last.action_space) != (first.observation_space, first.action_space):
+    if differ(first.observation_space, last.observation_space) or differ(first.action_space, last.action_space):
         raise unequal(name)
     if any(env.unwrapped is last.unwrapped for env in made[:-1]):
         raise UserError(
@@ -29,6 +31,20 @@ def insist_on_supported(observation: gym.Space[object], action: gym.Space[object
     if known is None:
         ObsSpec.of(observation)
     ActionSpec.of(action)
+
+
+def differ(one: gym.Space[Any], other: gym.Space[Any]) -> bool:
+    """Whether two spaces differ; of a class that does not say when two of it are equal, the form alone is compared."""
+    mine, theirs = leaf_spaces(one), leaf_spaces(other)
+    if type(one) is not type(other) or [path for path, _ in mine] != [path for path, _ in theirs]:
+        return True
+    return any(_leaves_differ(a, b) for (_, a), (_, b) in zip(mine, theirs, strict=True))
+
+
+def _leaves_differ(one: gym.Space[Any], other: gym.Space[Any]) -> bool:
+    if type(one).__eq__ in (object.__eq__, gym.Space.__eq__):
+        return (type(one), one.shape, one.dtype) != (type(other), other.shape, other.dtype)
+    return bool(one != other)
 
 
 def unequal(name: str) -> UserError:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from steadyrl.envs.advance import Advanced, AdvancingVectorEnv, ToldInfos
+from steadyrl.envs.alike import differ
 from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.snapshot import Ability, block_abilities, block_restore, block_state
 from steadyrl.envs.wrappers import Canonical, failure_in_making
@@ -124,7 +125,11 @@ class SerialVectorEnv(AdvancingVectorEnv):
             failed = RunFailedError(error.message, remedy=error.remedy, code=error.code)
             failed.failure = failure_in_making(i, error.__cause__)
             raise failed from error.__cause__
-        if (env.observation_space, env.action_space) != (self.single_observation_space, self.single_action_space):
+        own, known = (
+            (env.observation_space, env.action_space),
+            (self.single_observation_space, self.single_action_space),
+        )
+        if any(map(differ, own, known)):
             env.close()
             raise UserError(
                 f"Environment {i} ({env.name}) has other spaces since it was started anew.",

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from steadyrl.cores import usable_cores
 from steadyrl.envs.advance import Advanced, AdvancingVectorEnv, ToldInfos
-from steadyrl.envs.alike import unequal
+from steadyrl.envs.alike import differ, unequal
 from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.restart import RESTARTED, Restarts
 from steadyrl.envs.snapshots.state import Ability
@@ -163,7 +163,9 @@ class WorkerVectorEnv(AdvancingVectorEnv):
     def _set_up(self, file: int) -> None:
         """Make the environments, then the arrays for their spaces."""
         spaces = self._ask(self._setup(number) for number in range(len(self._blocks)))
-        if any(found[:2] != spaces[0][:2] for found in spaces.values()):
+        if any(
+            differ(own, first) for found in spaces.values() for own, first in zip(found[:2], spaces[0], strict=False)
+        ):
             raise unequal(self._recipe.id)
         self.single_observation_space, self.single_action_space, self.max_episode_steps = spaces[0]
         self._tree = Tree.of(self.single_observation_space)
