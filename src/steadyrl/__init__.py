@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from steadyrl.errors import RunFailedError, SteadyRLError, UserError
     from steadyrl.training.agents import A2C, DDPG, DQN, PPO, SAC, TD3, evaluate, load
     from steadyrl.training.displays import make_display
-    from steadyrl.training.run import Run, resume, train
+    from steadyrl.training.going_on import resume
+    from steadyrl.training.run import Run, train
 
 _HOME = {
     "A2C": "training.agents",
@@ -38,7 +39,7 @@ _HOME = {
     "load": "training.agents",
     "make_display": "training.displays",
     "make_vec": "envs.vector",
-    "resume": "training.run",
+    "resume": "training.going_on",
     "train": "training.run",
 }
 

@@ -12,9 +12,10 @@ from steadyrl.training.chain import chain, shared_steps
 from steadyrl.training.comparing import first_difference
 from steadyrl.training.ending import recorded
 from steadyrl.training.extras import StopAt
+from steadyrl.training.going_on import go_on
 from steadyrl.training.plan import prepare
 from steadyrl.training.resuming import read_state
-from steadyrl.training.run import execute, go_on
+from steadyrl.training.run import execute
 
 ON: dict[str, Any] = {"n_steps": 16, "normalize_obs": True, "normalize_reward": True}
 OFF: dict[str, Any] = {"learning_starts": 60, "batch_size": 16, "buffer_size": 300, "normalize_obs": True}

@@ -18,8 +18,8 @@ from steadyrl.training.checkpoint import steps_in
 from steadyrl.training.comparing import first_difference
 from steadyrl.training.compiling import take_up
 from steadyrl.training.events import Event
+from steadyrl.training.going_on import edited
 from steadyrl.training.reproducing import reproduce
-from steadyrl.training.run import edited
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.sources import CODE, PATCH, changed_code, write_sources
 from steadyrl.training.taking_up import changed_settings, setup_of, stretched

@@ -71,8 +71,8 @@ def _compared(run: Path, target: Path, session: Session) -> dict[str, Any]:
     """Makes the run again and says whether it is the same; as `--json` prints it."""
     from steadyrl.training.chain import chain, shared_steps
     from steadyrl.training.comparing import compared, first_difference
+    from steadyrl.training.going_on import edited
     from steadyrl.training.reproducing import not_compared, reproduce
-    from steadyrl.training.run import edited
 
     changed = edited(run)
     for text in changed:

@@ -56,7 +56,7 @@ def run(args: list[str], session: Session) -> int:
     session.run_dir = found.path
     session.say(f"Run folder: {found.path}")
 
-    from steadyrl.training.run import resume
+    from steadyrl.training.going_on import resume
     from steadyrl.training.run_folder import RunFolder
 
     display = display_for(options.display, options.quiet, session)

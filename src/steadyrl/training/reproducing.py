@@ -13,11 +13,12 @@ from steadyrl.training.ending import recorded
 from steadyrl.training.events import Notice
 from steadyrl.training.extras import StopAt
 from steadyrl.training.files import working_folder
+from steadyrl.training.going_on import go_on
 from steadyrl.training.jsonlines import read_jsonl
 from steadyrl.training.plan import Plan, make_folder
 from steadyrl.training.provenance import provenance
 from steadyrl.training.resuming import differences
-from steadyrl.training.run import Run, execute, go_on
+from steadyrl.training.run import Run, execute
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.signals import signals_raise
 from steadyrl.training.taking_up import setup_of
