@@ -131,7 +131,8 @@ def _snapshot(agent: Any) -> str:
     ability = venv.ability()
     if ability.kind == "none":
         return f"none: {ability.reason}"
-    again = make_vec(setup.source, venv.num_envs, vec=setup.settings.vec, obs_spec=policy.obs_spec)
+    masks: Any = "on" if policy.masked else "off"
+    again = make_vec(setup.source, venv.num_envs, vec=setup.settings.vec, obs_spec=policy.obs_spec, masks=masks)
     try:
         again.reset(list(range(venv.num_envs)))
         obs = again.restore(venv.state())

@@ -53,3 +53,26 @@ class Asked(Corridor):
 def test_it_is_sound(made: type[gym.Env[Any, Any]]) -> None:
     report = srl.check_env(made)
     assert report.ok, [(finding.kind, finding.message) for finding in report.findings]
+
+
+class Braked(gym.Env[Any, Any]):
+    """A part of its action can only be 0."""
+
+    observation_space = spaces.Box(-10.0, 10.0, (1,))
+    action_space = spaces.Dict({"brake": spaces.Box(0.0, 0.0, (1,)), "push": spaces.Box(-1.0, 1.0, (1,))})
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.x, self.t = self.np_random.uniform(-1, 1, 1).astype(np.float32), 0
+        return self.x.copy(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.x = np.clip(self.x + 0.1 * action["push"] - action["brake"], -10, 10).astype(np.float32)
+        self.t += 1
+        return self.x.copy(), -float(abs(self.x[0])), False, self.t == 30, {}
+
+
+def test_a_part_that_can_be_one_thing_only_is_degenerate_and_not_ignored() -> None:
+    kinds = {finding.kind for finding in srl.check_env(Braked).findings}
+    assert "action-degenerate" in kinds
+    assert "action-ignored" not in kinds

@@ -18,7 +18,7 @@ from steadyrl.checker.probe.masks import mask_of, permitted
 from steadyrl.checker.probe.play import Play, Split, play, split
 from steadyrl.checker.probe.policies import Maker, Policy, always, at_random, corners
 from steadyrl.checker.probe.stage import Stage
-from steadyrl.checker.probe.values import own
+from steadyrl.checker.probe.values import difference, own
 
 Push = Callable[[Any], Any]  # an action -> the action with one dimension at an end
 
@@ -178,7 +178,7 @@ def _pushes(space: gym.Space[Any]) -> Iterator[tuple[str, list[Push]]]:
         names: Any = space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces))
         for name in names:
             found = [action for _, action in corners(space[name])]
-            if len(found) > 1:
+            if any(difference(found[0], other) is not None for other in found[1:]):  # else it can be one thing only
                 yield repr(name), [partial(_set_part, name, action) for action in (found[0], found[-1], found[1])]
 
 
