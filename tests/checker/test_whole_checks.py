@@ -1,7 +1,8 @@
-"""Environments that refuse what their masks forbid are sound, however masks are told and whoever puts them together."""
+"""Whole checks: environments that refuse what masks forbid are sound, and each fault is told as what it is."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import gymnasium as gym
@@ -76,3 +77,22 @@ def test_a_part_that_can_be_one_thing_only_is_degenerate_and_not_ignored() -> No
     kinds = {finding.kind for finding in srl.check_env(Braked).findings}
     assert "action-degenerate" in kinds
     assert "action-ignored" not in kinds
+
+
+class Trial(Corridor):
+    """Its third reset ends the process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.periods = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.periods += 1
+        if self.periods > 2:
+            sys.exit("trial licence: two periods")
+        return super().reset(seed=seed, options=options)
+
+
+def test_an_exit_in_reset_is_told_once_as_what_it_is() -> None:
+    kinds = [finding.kind for finding in srl.check_env(Trial).findings if finding.severity == "error"]
+    assert kinds == ["exits-process"]
