@@ -20,6 +20,8 @@ WHY: dict[tuple[str, str], str] = {
     ("BipedalWalker", "obs-out-of-space"): "Right: the hull can turn further than the bounds say when it falls.",
     ("BipedalWalker", "reset-leak"): "Right: the world of Box2D outlives a reset, and its solver remembers contacts.",
     ("CliffWalking", "step-after-end"): "Right: its table of transitions goes on from the goal as from any other cell.",
+    ("MountainCarContinuous", "obs-kept"): "Right: step() returns the array that holds its state.",
+    ("Acrobot", "step-after-end"): "Right: the pendulum swings on, and back below the line that ends an episode.",
     ("parking", "goal-reward-mismatch"): "Right: step() adds what a crash costs, which compute_reward() does not know.",
     ("parking", "dead-feature"): "Right: the goal stands still and is parallel to an axis.",
     ("BabyAI", "stdout-noise"): "Right: it prints each mission that it draws in vain.",
