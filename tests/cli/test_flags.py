@@ -33,6 +33,8 @@ def parsed(line: str) -> dict[str, Any]:
         ("--normalize-obs True --seed 1", {"normalize_obs": True, "seed": 1}),
         ("--net-arch=[64,32]", {"net_arch": (64, 32)}),
         ("--net-arch {'pi':[8],'vf':[4]}", {"net_arch": {"pi": (8,), "vf": (4,)}}),
+        ("--image-layout {'left/eye':'chw'}", {"image_layout": {"left/eye": "chw"}}),
+        ("--image-layout chw", {"image_layout": "chw"}),
         ("--learning-rate 1e-3 --learning-rate-end 0", {"learning_rate": 1e-3, "learning_rate_end": 0.0}),
         ("--target-kl None", {"target_kl": None}),
         ("--exp-name tag --env-id CartPole-v1", {"name": "tag", "env": "CartPole-v1"}),
@@ -118,6 +120,7 @@ def test_a_flag_carries_doc_default_and_placeholder() -> None:
         "[N,N]",
         "X",
     ]
+    assert flag("image-layout").metavar == "{auto,hwc,chw}"
     assert flag("vec").metavar == "{auto,sync,async,envpool,native}"
     assert flag("env-kwargs").metavar == "K=V ..."
 

@@ -26,6 +26,9 @@ from steadyrl.spaces.images import image_of, layout_of
         ((4, 210, 160, 3), "shwc", (12, 210, 160)),
         ((4, 3, 96, 64), "schw", (12, 96, 64)),
         ((64, 8, 9), "hwc", (9, 64, 8)),
+        ((7, 7, 20), "hwc", (20, 7, 7)),
+        ((8, 7, 7), "chw", (8, 7, 7)),
+        ((2, 7, 7, 20), "shwc", (40, 7, 7)),
     ],
     ids=str,
 )
@@ -44,6 +47,21 @@ def test_a_layout_that_cannot_be_told_is_declared() -> None:
     assert "--image-layout" in (caught.value.remedy or "")
     for declared in ("hwc", "chw"):
         assert ObsSpec.of(space, Reading(image_layout=declared)).leaves[0].layout == declared
+
+
+def test_a_layout_is_declared_of_one_image_alone() -> None:
+    cube, eye = gs.Box(0, 255, (8, 8, 8), np.uint8), gs.Box(0, 255, (84, 84, 3), np.uint8)
+    space = gs.Dict({"cube": cube, "eye": eye, "arm": gs.Box(0, 1, (2,))})
+    with pytest.raises(UserError) as caught:
+        ObsSpec.of(space, Reading(image_layout="auto"))
+    assert "image_layout={'cube': 'hwc'}" in (caught.value.remedy or "")
+    leaves = {leaf.path: leaf for leaf in ObsSpec.of(space, Reading(image_layout={"cube": "chw"})).leaves}
+    assert (leaves["cube"].layout, leaves["eye"].layout) == ("chw", "hwc")
+    with pytest.raises(
+        UserError, match="image_layout has 'arm', but the observation space has no such image"
+    ) as caught:
+        ObsSpec.of(space, Reading(image_layout={"arm": "chw"}))
+    assert caught.value.remedy == "Its images are 'cube', 'eye'."
 
 
 def test_a_declared_layout_is_taken() -> None:

@@ -139,10 +139,11 @@ class Nodes(nn.Module):
     ("space", "options"),
     [
         (gs.Box(0, 255, (8, 8, 8), np.uint8), {"image_layout": "chw"}),
+        (gs.Tuple([gs.Box(0, 255, (8, 8, 8), np.uint8)] * 2), {"image_layout": {"0": "chw", "1": "hwc"}}),
         (gs.Sequence(gs.Discrete(3)), {"sequence_length": 40}),
         (gs.Graph(gs.Box(0.0, 1.0, (1,)), None), {"encoders": {"": Nodes}}),
     ],
-    ids=["layout", "length", "own"],
+    ids=["layout", "layouts", "length", "own"],
 )
 @pytest.mark.parametrize("vector", [False, True])
 def test_what_the_policy_decided_holds_in_evaluations_too(space: Any, options: dict[str, Any], vector: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steadyrl.configs import CONFIGS
+from steadyrl.configs.on_policy import ImageLayouts
 from steadyrl.configs.suitability import check_suitable
 from steadyrl.configs.wrapping import WrapperSettings
 from steadyrl.envs.make import make_env_factory
@@ -18,8 +19,12 @@ from steadyrl.training.spaces import reading_of, shown_spaces
 _ATARI = "Atari preprocessing, which train puts around this id; --atari off leaves it out"
 
 
-def collect(name: str) -> dict[str, Any]:
-    """Spaces, what the library makes of them with its defaults, and what each algorithm says to the actions.
+def collect(name: str, image_layout: ImageLayouts = "auto") -> dict[str, Any]:
+    """Spaces, what the library makes of them, and what each algorithm says to the actions.
+
+    Args:
+        name: The environment.
+        image_layout: Of its images; everything else is as the defaults have it.
 
     Raises:
         UserError: the environment cannot be made.
@@ -40,7 +45,7 @@ def collect(name: str) -> dict[str, Any]:
         "made_of_them": [],
         "algorithms": {},
     }
-    config = CONFIGS["ppo"]()
+    config = CONFIGS["ppo"](image_layout=image_layout)
     try:
         obs_spec, action_spec = ObsSpec.of(observation, reading_of(config, {}, stacking)), ActionSpec.of(action)
     except UserError as error:

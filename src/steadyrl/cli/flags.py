@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
-from steadyrl.config import coerce, field_docs, is_schedule, literal, parse_value
+from steadyrl.config import choices, coerce, field_docs, is_schedule, literal, parse_value
 from steadyrl.configs import LinearSchedule
 from steadyrl.errors import UserError, nearest
 
@@ -70,11 +70,12 @@ class Flag:
             return "K=V ..."
         if self.is_many:
             return "NAME"
-        members = get_args(self.annotation) or (self.annotation,)
         if get_origin(self.annotation) is tuple:
             return _LIST
-        if get_origin(self.annotation) is Literal:
-            return "{" + ",".join(members) + "}"
+        words = choices(self.annotation)
+        if words:
+            return "{" + ",".join(words) + "}"
+        members = get_args(self.annotation) or (self.annotation,)
         for kind, word in ((Path, "PATH"), (str, "NAME"), (int, "N"), (float, "X")):
             if kind in members:
                 return word
@@ -271,10 +272,10 @@ def _sample(flag: Flag) -> str:
     """A value that makes sense: the default, where there is one that can be typed."""
     if flag.default and " " not in flag.default:
         return flag.default
-    choices = get_args(flag.annotation) if get_origin(flag.annotation) is Literal else ()
+    words = choices(flag.annotation)
     number = "100000" if flag.field.endswith(("timesteps", "freq")) else "8"
     samples = {"N": number, "X": "0.001", "NAME": "name", "PATH": "some/folder", "[N,N]": "[64,64]"}
-    return str(choices[0]) if choices else samples.get(flag.metavar, "continuous=True")
+    return words[0] if words else samples.get(flag.metavar, "continuous=True")
 
 
 _ELSEWHERE = {

@@ -12,6 +12,7 @@ from typing import Any
 from steadyrl._version import __version__
 from steadyrl.cli.parser import understood
 from steadyrl.cli.session import Session, exits_are_errors
+from steadyrl.configs.on_policy import ImageLayouts
 from steadyrl.errors import UserError, install
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "safetensors", "rich", "tensorboardX", "psutil", "cloudpickle")
@@ -24,6 +25,8 @@ class InfoOptions:
 
     json: bool = False
     """One JSON document on stdout."""
+    image_layout: ImageLayouts = "auto"
+    """Of an environment's images: hwc, chw, or {'camera': 'chw'}, as train takes it."""
 
 
 def run(args: list[str], session: Session) -> int:
@@ -44,7 +47,7 @@ def run(args: list[str], session: Session) -> int:
         from steadyrl.cli import env_info
 
         with exits_are_errors(UserError, env):
-            document = env_info.collect(env)
+            document = env_info.collect(env, line[1].image_layout)
         rows = env_info.rows(document)
     else:
         document = collect()

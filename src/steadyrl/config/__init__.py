@@ -16,7 +16,7 @@ from steadyrl.config.resolve import (
     to_json,
     unknown_key,
 )
-from steadyrl.config.values import coerce, describe, encode, is_schedule, literal, parse_value
+from steadyrl.config.values import choices, coerce, describe, encode, is_schedule, literal, parse_value
 
 __all__ = [
     "DEFAULT_TOTAL_TIMESTEPS",
@@ -24,6 +24,7 @@ __all__ = [
     "Preset",
     "Resolved",
     "check_algo",
+    "choices",
     "coerce",
     "describe",
     "encode",

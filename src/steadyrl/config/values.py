@@ -41,7 +41,8 @@ def parse_value(text: str, annotation: Any, field: str) -> Any:
     spelt = literal(text)
     if float in members and isinstance(spelt, int | float) and not isinstance(spelt, bool):
         return coerce(spelt, annotation, field)
-    if any(_is_wordlike(member) for member in members):
+    table = isinstance(spelt, dict) and any(get_origin(member) is dict for member in members)
+    if not table and any(_is_wordlike(member) for member in members):
         return coerce(_unquoted(text), annotation, field)
     return coerce(spelt, annotation, field)
 
@@ -215,13 +216,15 @@ def _example(member: Any) -> str:
     if get_origin(member) is tuple:
         return "(64, 64)"
     if get_origin(member) is dict:
-        return "{'pi': (64, 64), 'vf': (64, 64)}"
+        worded = _is_wordlike(get_args(member)[1])
+        return "{'camera': 'chw'}" if worded else "{'pi': (64, 64), 'vf': (64, 64)}"
     if get_origin(member) is collections.abc.Mapping:
         return "{'continuous': True}"
     return {bool: "True", int: "8", float: "0.001", str: "name", Path: "some/folder"}[member]
 
 
-def _choices(annotation: Any) -> list[str]:
+def choices(annotation: Any) -> list[str]:
+    """The words that a field of this annotation takes, such as `auto` and `hwc`; none where it takes any or none."""
     return [word for member in _members(annotation) if get_origin(member) is Literal for word in get_args(member)]
 
 
@@ -239,9 +242,9 @@ def _remedy(value: Any, annotation: Any, field: str) -> str:
     if callable(value) and is_schedule(annotation):
         hint = " A function cannot be saved with the run: use steadyrl.LinearSchedule(start, end)."
     elif callable(value):
-        hint = f" Pass a name, not the object. {nearest(getattr(value, '__name__', ''), _choices(annotation))}"
+        hint = f" Pass a name, not the object. {nearest(getattr(value, '__name__', ''), choices(annotation))}"
     elif is_schedule(annotation):
         hint = f" A line to zero is {flag} {example} {flag}-end 0."
     elif isinstance(value, str):
-        hint = " " + nearest(value, _choices(annotation), cutoff=_MISSPELT)
+        hint = " " + nearest(value, choices(annotation), cutoff=_MISSPELT)
     return f"For example: {flag} {flagged}, in Python {field}={python}.{hint}".rstrip()

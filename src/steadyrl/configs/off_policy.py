@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from steadyrl.configs.on_policy import ImageLayouts
 from steadyrl.configs.schedules import Schedule
 from steadyrl.configs.validate import (
     at_least_one,
@@ -51,8 +52,8 @@ class OffPolicyConfig:
     """Every hidden layer is normalised (arXiv:1607.06450) before its activation, in all networks."""
     cnn: Literal["nature", "impala", "none"] = "nature"
     """Network of images: the Nature DQN's (a smaller one below 36 pixels), IMPALA's ResNet, or none: flattened."""
-    image_layout: Literal["auto", "hwc", "chw"] = "auto"
-    """Whether the channels of images come last (hwc) or first (chw); auto takes the smaller end of the shape."""
+    image_layout: ImageLayouts = "auto"
+    """Whether channels of images come last (hwc) or first (chw); auto tells by the shape. Or {'camera': 'chw'}."""
     sequence_length: int = 128
     """Entries kept of a Sequence, and of a text whose space does not say its length; a longer one is an error."""
     embed_above: int = 1024

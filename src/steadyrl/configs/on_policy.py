@@ -15,6 +15,8 @@ from steadyrl.configs.validate import (
     positive,
 )
 
+ImageLayouts = Literal["auto", "hwc", "chw"] | dict[str, Literal["hwc", "chw"]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnPolicyConfig:
@@ -66,8 +68,8 @@ class OnPolicyConfig:
     """gSDE: steps of an environment between two draws of its exploration matrix; -1 draws once a rollout."""
     cnn: Literal["nature", "impala", "none"] = "nature"
     """Network of images: the Nature DQN's (a smaller one below 36 pixels), IMPALA's ResNet, or none: flattened."""
-    image_layout: Literal["auto", "hwc", "chw"] = "auto"
-    """Whether the channels of images come last (hwc) or first (chw); auto takes the smaller end of the shape."""
+    image_layout: ImageLayouts = "auto"
+    """Whether channels of images come last (hwc) or first (chw); auto tells by the shape. Or {'camera': 'chw'}."""
     sequence_length: int = 128
     """Entries kept of a Sequence, and of a text whose space does not say its length; a longer one is an error."""
     embed_above: int = 1024

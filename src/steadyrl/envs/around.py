@@ -14,7 +14,7 @@ from steadyrl.envs.bounds import has_bounds, least_action
 from steadyrl.envs.convert import copied
 from steadyrl.envs.time_limits import limits_of
 from steadyrl.errors import UserError
-from steadyrl.spaces.images import is_image
+from steadyrl.spaces.images import channels_last, is_image
 
 Stepped = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
@@ -37,7 +37,7 @@ class FrameStack(gym.Wrapper[Any, Any, Any, Any]):
     """The newest observations as one; at the beginning of an episode the first one stands for those before it.
 
     Vectors [n] become [k n], pictures [H, W] become [k, H, W], and pictures with channels [H, W, C] or [C, H, W] have k
-    times as many of them. The smaller of the first and the last axis holds the channels.
+    times as many of them; `spaces.images.channels_last` tells which.
 
     Args:
         env: The environment.
@@ -51,7 +51,8 @@ class FrameStack(gym.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gym.Env[Any, Any], frames: int, name: str) -> None:
         super().__init__(env)
         space = box_of(env, name, "frame_stack", dimensions=(1, 2, 3))
-        if is_image(space) and len(space.shape) == 3 and space.shape[0] == space.shape[-1]:
+        last = channels_last(*space.shape) if len(space.shape) == 3 else False
+        if is_image(space) and last is None:
             raise UserError(
                 f"frame_stack cannot tell whether the channels of {name}'s pictures {space.shape} come first or last.",
                 remedy="Stack them on an axis of their own, wrappers=[{'name': 'FrameStackObservation', 'kwargs': "
@@ -60,7 +61,6 @@ class FrameStack(gym.Wrapper[Any, Any, Any, Any]):
             )
         self._new_axis = len(space.shape) == 2
         shape = (1, *space.shape) if self._new_axis else space.shape
-        last = len(shape) == 3 and shape[-1] < shape[0]
         self.stacking = Stacking(frames, -1 if last else 0, shape[-1 if last else 0])
         low, high = (
             np.concatenate([self._expanded(bound)] * frames, axis=self.stacking.axis)

@@ -32,11 +32,24 @@ def image_of(shape: tuple[int, ...], layout: str) -> Image:
     return Image(sizes.get("s", 1) * sizes.get("c", 1), sizes["h"], sizes["w"])
 
 
+def channels_last(first: int, middle: int, last: int) -> bool | None:
+    """Whether the last of three axes holds the channels, or the first; None where it cannot be told.
+
+    Two neighbours of the same size are the sides of a square, as in the planes of a board (8, 8, 17); of other images
+    the smaller end holds the channels.
+    """
+    if first == last:
+        return None
+    if middle in (first, last):
+        return middle == first
+    return last < first
+
+
 def layout_of(shape: tuple[int, ...], wanted: ImageLayout, path: str = "") -> str:
     """The layout of an image of this shape.
 
-    The smaller of the first and the last axis holds the channels; in an array of four axes the first one counts frames,
-    as `gymnasium.wrappers.FrameStackObservation` stacks them.
+    Where it is not declared, `channels_last` tells it; in an array of four axes the first one counts frames, as
+    `gymnasium.wrappers.FrameStackObservation` stacks them.
 
     Args:
         shape: Two, three or four axes.
@@ -48,19 +61,20 @@ def layout_of(shape: tuple[int, ...], wanted: ImageLayout, path: str = "") -> st
     """
     if len(shape) == 2:
         return "hw"
-    frames, (first, _, last) = "s" * (len(shape) - 3), shape[-3:]
+    frames, last = "s" * (len(shape) - 3), channels_last(*shape[-3:])
     if wanted in ("hwc", "chw"):
         return frames + wanted
-    if first == last and wanted == "any":
+    if last is None and wanted == "any":
         return frames + "hwc"
-    if first == last:
+    if last is None:
         where = f" at '{path}'" if path else ""
         raise UserError(
             f"The image{where} has the shape {shape}, of which it cannot be told whether channels come first or last.",
-            remedy="Declare it: image_layout='hwc' (--image-layout hwc) for channels last, 'chw' for channels first.",
+            remedy="Declare it: image_layout='hwc' (--image-layout hwc) for channels last, 'chw' for channels first"
+            + (f", or of this one alone, image_layout={{{path!r}: 'hwc'}}." if path else "."),
             code="image-layout",
         )
-    return frames + ("hwc" if last < first else "chw")
+    return frames + ("hwc" if last else "chw")
 
 
 def shown_image(shape: tuple[int, ...], layout: str) -> str:

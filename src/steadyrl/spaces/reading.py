@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from steadyrl.spaces.tree import Tree, insist_on_nodes, join, leaf_spaces
 from steadyrl.spaces.values import PRINTABLE, Converter
 
 DEFAULT_LENGTH = 128
+_PLURAL = {"leaf": "leaves", "image": "images"}
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,19 @@ class Reading:
     """How spaces are read.
 
     Attributes:
-        image_layout: Whether the channels of images come last (`hwc`) or first (`chw`).
+        image_layout: Whether the channels of images come last (`hwc`) or first (`chw`), of all of them or by path.
         sequence_length: Entries that are kept of a sequence, and of a text whose space does not say its length.
         own: Classes of own encoders, by path; where a leaf has no array, `shape` and `to_array` of the class make one.
     """
 
-    image_layout: ImageLayout = "any"
+    image_layout: ImageLayout | Mapping[str, ImageLayout] = "any"
     sequence_length: int = DEFAULT_LENGTH
     own: Mapping[str, Any] = field(default_factory=dict)
+
+    def layout(self, path: str) -> ImageLayout:
+        """What is declared of the image at a path."""
+        declared = self.image_layout
+        return declared if isinstance(declared, str) else declared.get(path, "auto")
 
 
 def read(space: gs.Space[Any], reading: Reading) -> ObsSpec:
@@ -43,16 +49,23 @@ def read(space: gs.Space[Any], reading: Reading) -> ObsSpec:
     insist_on_nodes("observation", space)
     spaces = leaf_spaces(space)
     paths = [path for path, _ in spaces]
-    for path in reading.own:
-        if path not in paths:
-            raise UserError(
-                f"encoders has {path!r}, but the observation space has no such leaf.",
-                remedy=f"Its leaves are {', '.join(map(repr, paths))}.",
-                code="bad-value",
-            )
+    _insist_on_paths("encoders", reading.own, paths, "leaf")
+    if not isinstance(reading.image_layout, str):
+        images = [path for path, part in spaces if isinstance(part, gs.Box) and is_image(part)]
+        _insist_on_paths("image_layout", reading.image_layout, images, "image")
     leaves = tuple(_leaf(path, part, reading) for path, part in spaces)
     converters = {leaf.path: reading.own[leaf.path].to_array for leaf in leaves if leaf.kind == "own"}
     return ObsSpec(leaves, Tree.of(space), converters)
+
+
+def _insist_on_paths(setting: str, given: Iterable[str], paths: list[str], what: str) -> None:
+    for path in given:
+        if path not in paths:
+            raise UserError(
+                f"{setting} has {path!r}, but the observation space has no such {what}.",
+                remedy=f"Its {_PLURAL[what]} are {', '.join(map(repr, paths))}." if paths else f"Leave {setting} out.",
+                code="bad-value",
+            )
 
 
 def with_converters(spec: ObsSpec, own: Mapping[str, Any]) -> ObsSpec:
@@ -82,7 +95,7 @@ def _leaf(path: str, space: gs.Space[Any], reading: Reading) -> Leaf:
         return _own_leaf(path, own)
     if isinstance(space, gs.Box):
         if is_image(space):
-            layout = layout_of(space.shape, reading.image_layout if own is None else "any", path)
+            layout = layout_of(space.shape, reading.layout(path) if own is None else "any", path)
             return Leaf(path, "image", space.shape, "uint8", scale=1 / 255, layout=layout)
         return Leaf(path, "box", space.shape, dtype_of("observation", path, space))
     if isinstance(space, gs.Discrete):

@@ -37,8 +37,9 @@ def reading_of(config: Config, encoders: Mapping[str, Any], stacking: Stacking |
     Raises:
         UserError: the declared layout is another one than that which `frame_stack` took the frames to have.
     """
-    layout: ImageLayout = config.image_layout
+    layout: ImageLayout | Mapping[str, ImageLayout] = config.image_layout
     if stacking is not None:
+        layout = layout if isinstance(layout, str) else layout.get("", "auto")
         stacked: ImageLayout = "hwc" if stacking.axis == -1 else "chw"
         if layout not in ("auto", stacked):
             raise UserError(
