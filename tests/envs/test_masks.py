@@ -280,7 +280,8 @@ def test_masks_that_are_not_wanted_are_not_looked_at() -> None:
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("info", r"info\['action_masks'\] of .*"),
+        ("action_masks", r"info\['action_masks'\] of .*"),
+        ("legal_actions_mask", r"info\['legal_actions_mask'\] of .*"),
         ("obs", r"The part 'action_mask' of the observation of .*"),
         ("attribute", "The attribute action_masks, which is no method, of .*"),
     ],
@@ -304,7 +305,7 @@ def test_what_is_called_like_a_mask_and_is_none_is_said_once(place: str, said: s
 
 
 @pytest.mark.parametrize("vec", ["sync", "gymnasium"])
-@pytest.mark.parametrize("place", ["info", "obs"])
+@pytest.mark.parametrize("place", ["action_masks", "obs"])
 def test_nothing_is_said_of_it_where_masks_are_used_or_not_wanted(place: str, vec: Any) -> None:
     for masks, beside in (("auto", True), ("off", False)):
         factory = make_env_factory(partial(Elsewhere, place, beside))

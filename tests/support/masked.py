@@ -103,7 +103,7 @@ class Masked(gym.Env[Any, Any]):
 
 
 class Elsewhere(Masked):
-    """Tells its masks where no training takes them from: in `info["action_masks"]`, in `obs`, as an attribute."""
+    """Tells its masks where no training takes them from: in `info` under another key, in `obs`, as an attribute."""
 
     def __init__(self, place: str, beside: bool = False) -> None:
         super().__init__()
@@ -120,7 +120,8 @@ class Elsewhere(Masked):
     def _info(self) -> dict[str, Any]:
         told = super()._info()
         self.masks[-1][:] = 1
-        return {**(told if self.beside else {}), **({"action_masks": np.ones(4)} if self.place == "info" else {})}
+        elsewhere = {} if self.place in ("obs", "attribute") else {self.place: np.ones(4)}
+        return {**(told if self.beside else {}), **elsewhere}
 
 
 class Few(gym.Env[Any, Any]):

@@ -24,7 +24,15 @@ Wanted = Literal["auto", "on", "off"]
 Given = dict[int, Any]  # the mask of an environment, by its number
 
 KEY, METHOD = "action_mask", "action_masks"
-NEAR = ("action_mask", "action_masks")  # what masks are called elsewhere: in observations, by PettingZoo, and in `info`
+# What masks are called elsewhere: by PettingZoo, Stable-Baselines3, OpenSpiel and SMAC.
+NEAR = (
+    "action_mask",
+    "action_masks",
+    "legal_actions_mask",
+    "legal_action_mask",
+    "valid_action_mask",
+    "avail_actions",
+)
 
 
 class MaskSource:
