@@ -127,6 +127,18 @@ def test_the_folder_is_named_before_training_and_everything_after(
     assert any(line.startswith("TensorBoard  tensorboard --logdir out") for line in after)
 
 
+def test_what_cannot_be_filmed_is_not_to_be_recorded(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_run(monkeypatch, lambda *args, **options: SUMMARY)
+    Path("blind.py").write_text(
+        "from gymnasium.envs.classic_control import CartPoleEnv\n\n\n"
+        "class Blind(CartPoleEnv):\n    metadata = {'render_modes': ['human'], 'render_fps': 30}\n"
+    )
+    assert main(["train", "ppo", "blind.py:Blind", "--run-dir", "out"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Go on with   steadyrl eval out"
+
+
 def test_commands_to_go_on_with_can_be_pasted(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,7 +72,7 @@ def run(args: list[str], session: Session) -> int:
     finally:
         display.close()
     summary = finished.summary()
-    session.say(closing(RunFolder.open(found.path), summary))
+    session.say(closing(RunFolder.open(found.path), summary, finished.agent.setup))
     if session.json:
         session.emit(summary)
     finished.close()

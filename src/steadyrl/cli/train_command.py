@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from steadyrl.training.plan import Plan
     from steadyrl.training.run import Run
     from steadyrl.training.run_folder import RunFolder
+    from steadyrl.training.setup import Setup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ def run(args: list[str], session: Session) -> int:
             finished = _execute(plan, options, session)
             signals.release()
             summary = finished.summary()
-            session.say(closing(plan.folder, summary))
+            session.say(closing(plan.folder, summary, plan.setup))
             if session.json:
                 session.emit(summary)
     finished.close()
@@ -164,7 +165,7 @@ def _first_word(positionals: list[str]) -> str:
     return check_algo(first)
 
 
-def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
+def closing(folder: RunFolder, summary: dict[str, Any], setup: Setup | None) -> str:
     """The last lines for people: how it ended, the score, where everything is, what to type next."""
     steps, seconds, fps = summary["total_timesteps"], summary["wall_s"], summary["fps"]
     lines = [
@@ -182,7 +183,8 @@ def closing(folder: RunFolder, summary: dict[str, Any]) -> str:
         places["Resume"] = f"steadyrl resume {typed}"
     places["Go on with"] = f"steadyrl eval {typed}"
     lines += [f"{title:<12} {text}" for title, text in places.items()]
-    lines.append(f"{'':<12} steadyrl record {typed}")
+    if setup is not None and setup.can_film:
+        lines.append(f"{'':<12} steadyrl record {typed}")
     return "\n".join(lines)
 
 

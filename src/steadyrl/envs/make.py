@@ -56,10 +56,12 @@ class EnvFactory:
         wrapping: What goes around each environment, None for nothing.
         action_masks: Whether the environments tell action masks.
         masks_bind: Whether nothing may be done but what these allow: wrappers that hold actions are refused then.
+        draws: Whether the environments say that they can be filmed, as far as one was looked at.
     """
 
     action_masks = True
     masks_bind = False
+    draws = True
 
     def __init__(
         self,

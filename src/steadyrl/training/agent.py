@@ -28,8 +28,9 @@ from steadyrl.training.files import write_atomic
 from steadyrl.training.learning import Learning
 from steadyrl.training.loops import Loop, make_loop
 from steadyrl.training.modes import insist_on_plain_torch
+from steadyrl.training.opened import EnvLike
 from steadyrl.training.policies import new_policy, require_same_network, require_same_spaces
-from steadyrl.training.setup import EnvLike, Setup, prepare_again, prepare_training
+from steadyrl.training.setup import Setup, prepare_again, prepare_training
 from steadyrl.training.taking_along import brought
 
 

@@ -17,8 +17,9 @@ from steadyrl.training.arguments import evaluated_by_position, names_environment
 from steadyrl.training.evaluation import Evaluation
 from steadyrl.training.evaluator import Evaluator, eval_source, spared_failures
 from steadyrl.training.mistaken import better_told
+from steadyrl.training.opened import EnvLike
 from steadyrl.training.policies import require_same_network, require_same_spaces, resolve_device, with_kernels
-from steadyrl.training.setup import EnvLike, prepare_again
+from steadyrl.training.setup import prepare_again
 from steadyrl.training.signatures import signature_of
 from steadyrl.training.spaces import encoders_of, migrated
 from steadyrl.training.taking_along import brought

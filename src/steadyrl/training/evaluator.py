@@ -16,8 +16,8 @@ from steadyrl.seeding import Stream
 from steadyrl.training.evaluating import MAX_ENVS, Spared, run_episodes, run_vector_episodes
 from steadyrl.training.evaluation import Evaluation, Watch, unwatched
 from steadyrl.training.generators import global_generators_kept
+from steadyrl.training.opened import EnvLike
 from steadyrl.training.policies import require_playable
-from steadyrl.training.setup import EnvLike
 from steadyrl.training.taking_along import settings_along
 from steadyrl.training.wrapped import around_singles
 

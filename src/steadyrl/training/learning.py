@@ -29,11 +29,11 @@ from steadyrl.training.inventory import inventory
 from steadyrl.training.keeping import Keeper
 from steadyrl.training.logging import RunWriter
 from steadyrl.training.notices import unlearnt
+from steadyrl.training.opened import EnvLike
 from steadyrl.training.resuming import Checkpoint
 from steadyrl.training.run_folder import RunFolder
 from steadyrl.training.saving import Saver
 from steadyrl.training.session import Session
-from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import StopFlag, signals_stop
 from steadyrl.training.sources import write_sources
 from steadyrl.training.wrapped import wrapper_names

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from steadyrl.training.files import from_anywhere, working_folder
+from steadyrl.training.opened import EnvLike
 from steadyrl.training.run_folder import RunFolder
-from steadyrl.training.setup import EnvLike, Setup, prepare_training
+from steadyrl.training.setup import Setup, prepare_training
 
 
 @dataclass(frozen=True)

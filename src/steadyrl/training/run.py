@@ -19,10 +19,10 @@ from steadyrl.training.generators import generators_of_run
 from steadyrl.training.learning import Learning, Outcome
 from steadyrl.training.lock import writing
 from steadyrl.training.logging import read_jsonl
+from steadyrl.training.opened import EnvLike
 from steadyrl.training.plan import Plan, from_here, prepare
 from steadyrl.training.record_form import SETTINGS, require
 from steadyrl.training.run_folder import RunFolder
-from steadyrl.training.setup import EnvLike
 from steadyrl.training.signals import release, signals_raise
 from steadyrl.training.wrapped import wrappers_in
 

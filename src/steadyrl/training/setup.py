@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 
@@ -15,12 +15,10 @@ from steadyrl.configs.run import RunSettings
 from steadyrl.configs.suitability import check_masks, check_suitable
 from steadyrl.configs.wrapping import WRAPPER_FIELDS
 from steadyrl.data.frames import Frames
-from steadyrl.envs.around import Stacking
 from steadyrl.envs.choice import Choice
 from steadyrl.envs.goals import goal_functions
-from steadyrl.envs.make import EnvFactory, make_env_factory
+from steadyrl.envs.make import EnvFactory
 from steadyrl.envs.vector import insist_on_restartable
-from steadyrl.envs.wrapping import stacking_of
 from steadyrl.errors import UserError
 from steadyrl.spaces import ActionSpec, ObsSpec
 from steadyrl.spaces.images import is_image
@@ -30,15 +28,12 @@ from steadyrl.training.events import Notice
 from steadyrl.training.files import from_anywhere, jsonable, working_folder
 from steadyrl.training.frames import frames_notice, frames_of
 from steadyrl.training.notices import notices_of
+from steadyrl.training.opened import EnvLike, VectorEnv, name_of, opened_by, own_number
 from steadyrl.training.record_form import VERSION
 from steadyrl.training.settings import SETTINGS, fields_of, read_settings, require_known
 from steadyrl.training.sizes import check_description, check_replay, check_rollout, check_sizes
 from steadyrl.training.spaces import encoders_of, reading_of, space_notices
-from steadyrl.training.taking_along import counted_limit
-from steadyrl.training.wrapped import around_singles, insist_on_bare
 
-VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
-EnvLike = str | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]] | VectorEnv
 _SEEDLESS = (
     "seed None leaves the default, 0: every run has a seed, so that it can be made again. "
     "For another run each time give another one, such as seed=random.randrange(2**31)."
@@ -88,6 +83,11 @@ class Setup:
         if self.source.is_instance:
             return "instance"
         return "function" if self.source.address is None and self.source.pool_task is None else "name"
+
+    @property
+    def can_film(self) -> bool:
+        """Whether another environment can be made to be filmed, as far as the environment says."""
+        return isinstance(self.source, EnvFactory) and self.source.can_remake and self.source.draws
 
     def over(self, total_timesteps: int) -> Setup:
         """The same over another number of environment steps."""
@@ -184,13 +184,13 @@ def prepare_training(
     own = {name: value for name, value in options.items() if name in SETTINGS}
     overrides = {name: value for name, value in options.items() if name not in SETTINGS}
     require_known(algo, overrides)
-    settings = _found_again(read_settings({**own, "env": _name(env)}))
-    opened = _opened(env, settings)
+    settings = _found_again(read_settings({**own, "env": name_of(env)}))
+    opened = opened_by(env, settings)
     source = opened.source
     if isinstance(source, EnvFactory):
         settings = dataclasses.replace(settings, env=source.id)
     if opened.number is not None:
-        overrides["num_envs"] = _own_number(overrides, *opened.number)
+        overrides["num_envs"] = own_number(overrides, *opened.number)
         preset = "none" if preset == "auto" else preset
     preset = _fitting(algo, settings.env, preset, opened.observation)
     resolved = resolve(algo, settings.env, preset=preset, overrides=overrides, total_timesteps=total_timesteps)
@@ -294,58 +294,3 @@ def prepare_again(
     if isinstance(env, gym.vector.VectorEnv):
         chosen = {name: value for name, value in chosen.items() if name not in WRAPPER_FIELDS}
     return prepare_training(algo, env, chosen | dict(options), preset="none")
-
-
-class _Opened(NamedTuple):
-    """The environment that the user gave, looked at."""
-
-    source: EnvFactory | VectorEnv
-    observation: gym.Space[Any]
-    action: gym.Space[Any]
-    stacking: Stacking | None  # how frames are stacked
-    number: tuple[int, str] | None  # of environments in an object that was given, and what it is
-    limit: int | None  # on the steps of the policy in an episode
-
-
-def _opened(env: EnvLike, settings: RunSettings) -> _Opened:
-    """What makes the environments, and their spaces; one is made for this, unless there is one already."""
-    if isinstance(env, gym.vector.VectorEnv):
-        insist_on_bare(settings)
-        spaces = env.single_observation_space, env.single_action_space
-        return _Opened(env, *spaces, None, (env.num_envs, "a vector environment"), None)
-    source = make_env_factory(
-        env,
-        env_kwargs=dict(settings.env_kwargs),
-        max_episode_steps=settings.max_episode_steps,
-        wrappers=around_singles(settings),
-    )
-    source.action_masks = source.masks_bind = settings.action_masks != "off"
-    number = None
-    if isinstance(env, gym.Env):
-        number = 1, "an environment instance"
-        probe: gym.Env[Any, Any] = source.around(env)
-    else:
-        probe = source()
-        probe.close()
-    limit = settings.max_episode_steps or counted_limit(probe, source.wrapping.repeats if source.wrapping else 1)
-    return _Opened(source, probe.observation_space, probe.action_space, stacking_of(probe), number, limit)
-
-
-def _own_number(overrides: Mapping[str, Any], number: int, what: str) -> int:
-    wanted = overrides.get("num_envs")
-    if wanted not in (None, number):
-        raise UserError(
-            f"num_envs is {wanted}, but {what} was given, which is {number}.",
-            remedy="Leave num_envs out, or pass an id or a function that makes an environment.",
-            code="bad-value",
-        )
-    return number
-
-
-def _name(env: EnvLike) -> str:
-    if isinstance(env, str):
-        return env
-    spec = None if isinstance(env, type) else getattr(env, "spec", None)  # a wrapper's class has a property there
-    if spec is not None:
-        return str(spec.id)
-    return getattr(env, "__name__", type(env).__name__)
