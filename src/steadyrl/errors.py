@@ -37,9 +37,14 @@ class Ending(BaseException):
 
 
 class UserError(SteadyRLError, ValueError):
-    """Wrong usage or bad input: exit status 2."""
+    """Wrong usage or bad input: exit status 2.
+
+    Attributes:
+        row: Of a batch, which it is about; None where that is not known.
+    """
 
     exit_status = 2
+    row: int | None = None
 
 
 class RunFailedError(SteadyRLError, RuntimeError):

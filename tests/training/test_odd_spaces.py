@@ -181,23 +181,32 @@ class Growing(Sampler):
         return (0,) * (2 * self.t + 1)
 
 
-def test_a_sequence_that_outgrows_what_is_kept_fails_the_run_and_names_the_step() -> None:
+@pytest.mark.parametrize(("num_envs", "who"), [(1, "Growing"), (3, "Growing (environment 0)")])
+def test_a_sequence_that_outgrows_what_is_kept_fails_the_run_and_names_the_step(num_envs: int, who: str) -> None:
     with pytest.raises(srl.RunFailedError) as failed:
-        srl.PPO(Growing, sequence_length=8, **PPO).learn(8)
-    assert "one of length 9, longer than the 8 entries that are kept (" in failed.value.message
-    assert "in step 4 of its episode" in failed.value.message
+        srl.PPO(Growing, sequence_length=8, num_envs=num_envs, **PPO).learn(24)
+    assert "one of length 9, longer than the 8 entries that are kept." in failed.value.message
+    assert f"{who}, in step 4 of its episode: An observation is" in failed.value.message
     assert "Train anew with a larger sequence_length" in failed.value.remedy
 
 
 class Raising(Doubled):
-    @staticmethod
-    def to_array(value: Any) -> Any:
-        raise LookupError("no such node")
+    calls = 0
+
+    @classmethod
+    def to_array(cls, value: Any) -> Any:
+        cls.calls += 1
+        if cls.calls > 8:
+            raise LookupError("no such node")
+        return super().to_array(value)
 
 
-def test_whatever_to_array_raises_is_told_with_the_leaf() -> None:
-    with pytest.raises(srl.UserError, match=r"to_array of the encoder at 'v' failed: LookupError: no such node"):
-        srl.PPO(partial(Sampler, gs.Dict({"v": VECTOR})), encoders={"v": Raising}, **PPO).learn(8)
+def test_whatever_to_array_raises_is_told_with_the_leaf_and_the_step() -> None:
+    Raising.calls = 0
+    with pytest.raises(srl.UserError) as failed:
+        srl.PPO(partial(Sampler, gs.Dict({"v": VECTOR})), num_envs=3, encoders={"v": Raising}, **PPO).learn(24)
+    said = "(environment 2), in step 2 of its episode: to_array of the encoder at 'v' failed: LookupError"
+    assert f"{said}: no such node" in failed.value.message
 
 
 class Flat(nn.Module):

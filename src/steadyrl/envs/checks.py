@@ -65,29 +65,30 @@ class Checks:
             and np.vdot(obs, obs) <= SURE
         ):
             return {"": obs if self._fresh and obs.dtype == _FLOATS[0] else obs.astype(np.float32)}
-        stored = self._fitted(obs, batch=True)
+        stored = self._fitted(obs, rows)
         self.insist_on_rows(stored, self._num_envs if rows is None else len(rows))
         self.leaves(stored, obs, rows)
         return stored
 
     def one(self, obs: Any, i: int) -> ObsTree:
         """The observation of environment `i` alone as a stored tree, leaves [1, ...]; raises as `stored` does."""
-        stored = self._fitted(obs, batch=False)
+        stored = self._fitted(obs, i)
         self.leaves(stored, obs, np.array([i]))
         return stored
 
-    def _fitted(self, obs: Any, *, batch: bool) -> ObsTree:
-        """As the specification stores it; what is longer than it keeps is told with the environment's step."""
+    def _fitted(self, obs: Any, which: int | npt.NDArray[np.intp] | None) -> ObsTree:
+        """As the specification stores it, of one environment, of some or of all; what does not fit is told with it."""
+        single = isinstance(which, int)
         try:
-            return self._spec.store(obs, batch=batch)
+            return self._spec.store(obs, batch=not single)
         except UserError as error:
-            if error.code != "obs-length":
+            if error.row is None:
                 raise
-            steps = ", ".join(map(str, sorted(set(self._episodes.lengths.tolist()))))
-            where = f"in step {steps} of its episode" if self._num_envs == 1 else f"in one of the steps {steps}"
-            raise RunFailedError(
-                f"{error.message.rstrip('.')} ({self._name}, {where}).", remedy=error.remedy, code=error.code
-            ) from error
+            i = which if isinstance(which, int) else int(error.row if which is None else which[error.row])
+            number = "" if self._num_envs == 1 else f" (environment {i})"
+            where = f"{self._name}{number}, in step {self._episodes.lengths[i]} of its episode"
+            kind = RunFailedError if error.code == "obs-length" else UserError
+            raise kind(f"{where}: {error.message}", remedy=error.remedy, code=error.code) from error
 
     def ended(self, stored: ObsTree, rows: npt.NDArray[np.intp], last: Any) -> ObsTree:
         """The stored batch of a step with these rows replaced by the last observations of their episodes.

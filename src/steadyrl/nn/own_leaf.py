@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from steadyrl.errors import UserError, words
+from steadyrl.nn.example import example
 from steadyrl.seeding import Stream
 from steadyrl.spaces import Leaf
 
@@ -21,6 +24,14 @@ _FORM = (
 _FUNCTION = (
     "An encoder is a function of the observation and of its weights, so that runs repeat and a saved policy acts as it "
     "did: LayerNorm or GroupNorm instead of BatchNorm, dropout=0, no random numbers, `x = x - 5` instead of `x -= 5`."
+)
+_STATE = (
+    "What it knows has to be in parameters, in buffers that are arrays of their own, or follow from what its "
+    "constructor draws from the generators of torch, NumPy (np.random) and random, which are seeded for it."
+)
+_HELD: tuple[torch.dtype, ...] = (
+    *(torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32),
+    *(torch.int64, torch.float16, torch.float32, torch.float64),
 )
 
 _LOOKS = 4  # dropout on a few features may agree with itself once
@@ -43,9 +54,7 @@ class OwnLeaf(nn.Module):
         self.features = getattr(self.inner, "features", None)
         if type(self.features) is not int or self.features < 1:
             raise self._bad(f"has features = {self.features!r}, not a whole number of at least 1")
-        odd = [name for name, parameter in self.inner.named_parameters() if parameter.dtype != torch.float32]
-        if odd:
-            raise self._bad(f"has the parameter {odd[0]}, which is not float32")
+        self._insist_on_state()
         with _drawn_apart(0):
             self._try()
 
@@ -56,24 +65,57 @@ class OwnLeaf(nn.Module):
                 made = self._kind(self._leaf)
                 if isinstance(made, nn.Module) and _is_lazy(made):
                     with torch.no_grad():
-                        made(self._example())
+                        made(example(self._leaf))
         except Exception as error:
             raise self._bad(f"could not be made: {type(error).__name__}: {words(error)}") from error
         if not isinstance(made, nn.Module):
             raise self._bad(f"made a {type(made).__name__}, not a torch.nn.Module")
         return made
 
+    def _insist_on_state(self) -> None:
+        """Raises UserError unless all that it knows can be learnt, saved and put back."""
+        for name, parameter in self.inner.named_parameters():
+            if parameter.dtype != torch.float32:
+                raise self._bad(f"has the parameter {name}, which is not float32")
+        for name, part in self.inner.named_modules():
+            if isinstance(part, torch.jit.ScriptModule):
+                raise self._bad(f"has the part {name!r} in TorchScript, which cannot be copied", _STATE)
+        for name, value in self.inner.state_dict().items():
+            if not isinstance(value, Tensor):
+                raise self._bad(f"keeps {name}, which is a {type(value).__name__} and no tensor", _STATE)
+            if value.dtype not in _HELD:
+                raise self._bad(f"has the buffer {name} of {value.dtype}, which no saved policy holds", _STATE)
+            if any(size > 1 and not step for size, step in zip(value.shape, value.stride(), strict=True)):
+                raise self._bad(f"has the buffer {name}, whose entries share memory: .clone() parts them", _STATE)
+
     def _try(self) -> None:
-        given, before = self._example(), _copied(self.inner)
+        given, before = example(self._leaf), _copied(self.inner)
+        if self._leaf.kind == "own":
+            given = self._fitting(given)
+        kept = given.clone()
         out, *others = [self._looked(given) for _ in range(_LOOKS)]
         self._insist_on_form(out, 2)
-        if not torch.equal(given, self._example()):
+        if not torch.equal(given, kept):
             raise self._bad("changes the observations that it is given", _FUNCTION)
         if not _same(before, _copied(self.inner)):
             raise self._bad("changes numbers of its own while it looks at observations", _FUNCTION)
-        if not all(torch.equal(out, other) for other in others):
+        if not all(_equal(out, other) for other in others):
             raise self._bad("gives other numbers when it looks at the same observation again", _FUNCTION)
         self._insist_on_form(self._looked(given[:1]), 1)
+        with _drawn_apart(0), torch.no_grad():
+            again = self._made(0)(given)
+        if not _equal(out, again):
+            raise self._bad("gives other numbers each time it is made", _STATE)
+
+    def _fitting(self, given: Tensor) -> Tensor:
+        """Zeros, where it can look at them and not at what is given."""
+        zeros = torch.zeros_like(given)
+        with torch.no_grad():
+            try:
+                self.inner(given.clone())
+            except Exception:
+                return zeros
+        return given
 
     def _looked(self, given: Tensor) -> Any:
         try:
@@ -90,15 +132,6 @@ class OwnLeaf(nn.Module):
         what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         many = "one observation" if count == 1 else "two observations"
         raise self._bad(f"gave {what} for {many}, not float32 ({count}, {self.features})")
-
-    def _example(self) -> Tensor:
-        """Two stored observations [2, ...]: numbers that differ where any will do, else zeros."""
-        leaf, dtype = self._leaf, getattr(torch, self._leaf.stored_dtype.__name__)
-        shape = (2, *leaf.stored_shape)
-        if leaf.kind not in ("box", "image"):
-            return torch.zeros(shape, dtype=dtype)
-        numbers = torch.arange(2 * leaf.size)
-        return (numbers % 251 if leaf.kind == "image" else (numbers % 7 - 3) / 4).to(dtype).reshape(shape)
 
     def _bad(self, what: str, remedy: str = _FORM) -> UserError:
         name = getattr(self._kind, "__name__", self._kind)
@@ -117,13 +150,20 @@ class OwnLeaf(nn.Module):
 
 @contextmanager
 def _drawn_apart(seed: int) -> Iterator[None]:
-    """Torch's generator begins at the seed and is put back; tensors are made in this machine's memory.
+    """The generators of torch, NumPy and Python begin at the seed and are put back; tensors are made in memory.
 
     A network whose shapes alone are asked for is made without memory, where a user's code could not run.
     """
+    plain, numpys = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(seed)
-        yield
+        random.seed(seed)
+        np.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(plain)
+            np.random.set_state(numpys)
 
 
 def _is_lazy(module: nn.Module) -> bool:
@@ -133,6 +173,11 @@ def _is_lazy(module: nn.Module) -> bool:
 
 def _copied(module: nn.Module) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in (*module.parameters(), *module.buffers())]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two outputs are the same, NaN for NaN."""
+    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def _same(before: list[Tensor], after: list[Tensor]) -> bool:

@@ -33,17 +33,21 @@ def store_variable(leaf: Leaf, value: Any, batch: bool, convert: Converter | Non
     """One value, or a batch as a list, tuple or array of objects, as the stored array [N, ...].
 
     Raises:
-        UserError: it is of another type, too long, or outside the space.
+        UserError: it is of another type, too long, or outside the space; its `row` tells which of the batch.
     """
     rows = list(_rows(leaf, value)) if batch else [value]
     stored = np.zeros((len(rows), *leaf.stored_shape), dtype=leaf.stored_dtype)
-    for row, own in zip(stored, rows, strict=True):
-        if leaf.kind == "text":
-            _write_text(leaf, own, row)
-        elif leaf.kind == "own":
-            _write_own(leaf, own, row, convert)
-        else:
-            _write_entries(leaf, own, row)
+    for number, (row, own) in enumerate(zip(stored, rows, strict=True)):
+        try:
+            if leaf.kind == "text":
+                _write_text(leaf, own, row)
+            elif leaf.kind == "own":
+                _write_own(leaf, own, row, convert)
+            else:
+                _write_entries(leaf, own, row)
+        except UserError as error:
+            error.row = number
+            raise
     return stored
 
 
